@@ -1,0 +1,244 @@
+package topology
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Topology is what a topology file describes: nodes, and the links between
+// their devices.
+type Topology struct {
+	// Name of the topology; the default name of a lab built from it.
+	Name string `yaml:"name"`
+	// About says in one sentence what the topology is for.
+	About string `yaml:"about,omitempty"`
+	// Neighbours is "static" (the default: both ends of every link know each
+	// other's addresses as permanent neighbours, so that no address resolution
+	// is on the wire) or "learned".
+	Neighbours string `yaml:"neighbours,omitempty"`
+	// Nodes by name. A node is one network namespace.
+	Nodes map[string]*Node `yaml:"nodes"`
+	// Links are veth pairs between two nodes, or within one.
+	Links []*Link `yaml:"links,omitempty"`
+}
+
+// Node is one network namespace and everything configured in it. Devices are
+// created first, then addresses, neighbours, rules, routes, and last the Run
+// lines, each in the order of the file or, for maps, of the sorted keys.
+type Node struct {
+	// Dataplane is "kernel" (the default) or "forwarder".
+	Dataplane string `yaml:"dataplane,omitempty"`
+	// Sysctls by dotted name, set in the namespace. A "net." name only.
+	Sysctls map[string]string `yaml:"sysctls,omitempty"`
+	// Seg6 holds the namespace-wide settings of seg6.
+	Seg6 *Seg6 `yaml:"seg6,omitempty"`
+	// VRFs by device name.
+	VRFs map[string]*VRF `yaml:"vrfs,omitempty"`
+	// VLANs by device name.
+	VLANs map[string]*VLAN `yaml:"vlans,omitempty"`
+	// Bridges by device name.
+	Bridges map[string]*Bridge `yaml:"bridges,omitempty"`
+	// Dummies are names of dummy devices.
+	Dummies []string `yaml:"dummies,omitempty"`
+	// IFBs are names of intermediate functional block devices.
+	IFBs []string `yaml:"ifbs,omitempty"`
+	// Addresses by device name, each with its prefix length. IPv6 addresses
+	// are added without duplicate address detection. "lo" is a device too.
+	Addresses map[string][]netip.Prefix `yaml:"addresses,omitempty"`
+	// Neighbours are permanent neighbour entries, on top of those that
+	// Topology.Neighbours makes.
+	Neighbours []*Neighbour `yaml:"neighbours,omitempty"`
+	// Rules are policy routing rules.
+	Rules []*Rule `yaml:"rules,omitempty"`
+	// Routes of any table.
+	Routes []*Route `yaml:"routes,omitempty"`
+	// Offloads by device name: feature names of ethtool -k, on or off.
+	Offloads map[string]map[string]bool `yaml:"offloads,omitempty"`
+	// Netem by device name: loss and delay on what the device sends.
+	Netem map[string]*Netem `yaml:"netem,omitempty"`
+	// Run lines are executed by a shell in the namespace, after all else, in
+	// order. A line that exits with another status than 0 fails the lab.
+	Run []string `yaml:"run,omitempty"`
+}
+
+// Seg6 is what `ip sr` sets: the source address of encapsulations, HMAC keys.
+type Seg6 struct {
+	// TunSrc is the source address of outer headers (ip sr tunsrc set).
+	TunSrc netip.Addr `yaml:"tunsrc,omitempty"`
+	// HMAC keys (ip sr hmac set).
+	HMAC []*HMACKey `yaml:"hmac,omitempty"`
+}
+
+// HMACKey is a key of RFC 8754 section 2.1.2.
+type HMACKey struct {
+	// ID is the HMAC key id, not 0.
+	ID uint32 `yaml:"id"`
+	// Algorithm is "sha1" or "sha256".
+	Algorithm string `yaml:"algorithm"`
+	// Secret of at most 64 bytes, as text.
+	Secret string `yaml:"secret"`
+}
+
+// VRF is a virtual routing and forwarding device.
+type VRF struct {
+	// Table is the routing table of the VRF.
+	Table uint32 `yaml:"table"`
+	// Devices that are enslaved to the VRF.
+	Devices []string `yaml:"devices,omitempty"`
+}
+
+// VLAN is a VLAN device on top of another device.
+type VLAN struct {
+	// Link is the device below.
+	Link string `yaml:"link"`
+	// ID is the VLAN identifier, 0 to 4094.
+	ID uint16 `yaml:"id"`
+	// Protocol is "802.1Q" (the default) or "802.1ad".
+	Protocol string `yaml:"protocol,omitempty"`
+	// ReorderHdr is the reorder_hdr flag, on when left out. When off, the
+	// device leaves the tag in the frame.
+	ReorderHdr *bool `yaml:"reorder_hdr,omitempty"`
+}
+
+// Bridge is an Ethernet bridge.
+type Bridge struct {
+	// Devices that are ports of the bridge.
+	Devices []string `yaml:"devices,omitempty"`
+	// VLANFiltering turns on VLAN filtering.
+	VLANFiltering bool `yaml:"vlan_filtering,omitempty"`
+}
+
+// Neighbour is a permanent neighbour entry.
+type Neighbour struct {
+	To     netip.Addr `yaml:"to"`
+	Dev    string     `yaml:"dev"`
+	LLAddr MAC        `yaml:"lladdr"`
+}
+
+// Rule is a policy routing rule (ip rule).
+type Rule struct {
+	// Family is "inet" or "inet6"; derived from From or To when left out.
+	Family string `yaml:"family,omitempty"`
+	// Priority, also called preference; the kernel chooses when 0.
+	Priority uint32       `yaml:"priority,omitempty"`
+	From     netip.Prefix `yaml:"from,omitempty"`
+	To       netip.Prefix `yaml:"to,omitempty"`
+	IIF      string       `yaml:"iif,omitempty"`
+	OIF      string       `yaml:"oif,omitempty"`
+	FWMark   uint32       `yaml:"fwmark,omitempty"`
+	Table    Table        `yaml:"table"`
+}
+
+// Route is one route of any table (ip route add).
+type Route struct {
+	// To is the destination, or "default", whose family is that of Via or,
+	// without one, IPv6 unless Family says otherwise.
+	To Destination `yaml:"to"`
+	// Family is "inet" or "inet6", needed only for a default route that
+	// nothing else tells.
+	Family string `yaml:"family,omitempty"`
+	// Type is "unicast" (the default), "local", "blackhole", "unreachable",
+	// "prohibit" or "throw".
+	Type string `yaml:"type,omitempty"`
+	// Via is the gateway.
+	Via netip.Addr `yaml:"via,omitempty"`
+	// Dev is the outgoing device.
+	Dev string `yaml:"dev,omitempty"`
+	// Table is the routing table, main when left out.
+	Table Table `yaml:"table,omitempty"`
+	// VRF puts the route into the table of this VRF of the node.
+	VRF string `yaml:"vrf,omitempty"`
+	// Metric is the priority of the route, the kernel's default when 0.
+	Metric uint32 `yaml:"metric,omitempty"`
+	// Source is the preferred source address (ip route ... src).
+	Source netip.Addr `yaml:"src,omitempty"`
+	// MTU of the route in bytes.
+	MTU uint32 `yaml:"mtu,omitempty"`
+	// OnLink takes the gateway as directly reachable.
+	OnLink bool `yaml:"onlink,omitempty"`
+	// Encap is the lightweight tunnel of the route.
+	Encap *Encap `yaml:"encap,omitempty"`
+}
+
+// Encap is a lightweight tunnel: exactly one of its fields is set.
+type Encap struct {
+	Seg6      *Seg6Encap `yaml:"seg6,omitempty"`
+	Seg6Local *Seg6Local `yaml:"seg6local,omitempty"`
+}
+
+// Seg6Encap is a headend behaviour of RFC 8986 section 5 (ip route ... encap
+// seg6 mode MODE segs SEGS [hmac KEYID]).
+type Seg6Encap struct {
+	// Mode is "inline", "encap", "encap.red", "l2encap" or "l2encap.red".
+	Mode string `yaml:"mode"`
+	// Segs are the segments in the order of travel.
+	Segs []netip.Addr `yaml:"segs"`
+	// HMAC is the id of the key that signs the SRH; 0 for none.
+	HMAC uint32 `yaml:"hmac,omitempty"`
+}
+
+// Seg6Local is an endpoint behaviour of RFC 8986 section 4 (ip route ... encap
+// seg6local action ACTION ...), with iproute2's words.
+type Seg6Local struct {
+	// Action is "End", "End.X", "End.T", "End.DX2", "End.DX4", "End.DX6",
+	// "End.DT4", "End.DT6", "End.DT46", "End.B6" or "End.B6.Encaps".
+	Action string     `yaml:"action"`
+	NH4    netip.Addr `yaml:"nh4,omitempty"`
+	NH6    netip.Addr `yaml:"nh6,omitempty"`
+	IIF    string     `yaml:"iif,omitempty"`
+	OIF    string     `yaml:"oif,omitempty"`
+	// Table to look up in (End.T, End.DT6).
+	Table Table `yaml:"table,omitempty"`
+	// VRFTable is the table of the VRF to decapsulate into (End.DT4, End.DT6,
+	// End.DT46).
+	VRFTable Table `yaml:"vrftable,omitempty"`
+	// SRH is the segment list to insert or push (End.B6, End.B6.Encaps).
+	SRH *SRH `yaml:"srh,omitempty"`
+	// Flavors are "psp", "usp", "usd" and "next-csid".
+	Flavors []string `yaml:"flavors,omitempty"`
+	// LBLen is the Locator-Block length in bits (next-csid); the kernel's
+	// default of 32 when 0.
+	LBLen uint8 `yaml:"lblen,omitempty"`
+	// NFLen is the Locator-Node Function length in bits (next-csid); the
+	// kernel's default of 16 when 0.
+	NFLen uint8 `yaml:"nflen,omitempty"`
+	// Count keeps counters of packets, bytes and errors.
+	Count bool `yaml:"count,omitempty"`
+}
+
+// SRH is the segment list of End.B6 and End.B6.Encaps.
+type SRH struct {
+	// Segs are the segments in the order of travel.
+	Segs []netip.Addr `yaml:"segs"`
+	// HMAC is the id of the key that signs the SRH; 0 for none.
+	HMAC uint32 `yaml:"hmac,omitempty"`
+}
+
+// Netem impairs what a device sends.
+type Netem struct {
+	// Delay of every packet.
+	Delay Duration `yaml:"delay,omitempty"`
+	// Jitter around Delay.
+	Jitter Duration `yaml:"jitter,omitempty"`
+	// Loss in percent, 0 to 100.
+	Loss float64 `yaml:"loss,omitempty"`
+	// Limit of the queue in packets, 1000 when 0.
+	Limit uint32 `yaml:"limit,omitempty"`
+}
+
+// Link is a veth pair. In a file it is either a list of two ends or a mapping
+// with the key "ends".
+type Link struct {
+	// Ends are the two devices that the link connects.
+	Ends [2]End `yaml:"ends"`
+	// MTU of both ends in bytes, the kernel's default of 1500 when 0.
+	MTU int `yaml:"mtu,omitempty"`
+	// MACs of the ends, in the order of Ends; derived from the place of the
+	// link in the file when left out (see Link.MAC).
+	MACs []MAC `yaml:"macs,omitempty"`
+	// TxQueueLen of both ends in packets, the kernel's default when 0.
+	TxQueueLen int `yaml:"txqueuelen,omitempty"`
+}
+
+// Duration is a time.Duration written as "10ms".
+type Duration time.Duration
