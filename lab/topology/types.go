@@ -1,21 +1,36 @@
+// Package topology is the declarative format of a lab: its types, the strict
+// decoding of a YAML file with the place of every mistake, validation, and the
+// JSON schema for editors. It is pure: it needs no root, touches no kernel and
+// imports nothing of the project but its own decoder.
+//
+// An editor with a YAML language server completes and checks a topology file
+// that begins with
+//
+//	# yaml-language-server: $schema=schema.json
+//
+// where schema.json is the path to the file of this package.
 package topology
 
 import (
 	"net/netip"
 	"time"
+
+	"seg6lab/lab/topology/strictyaml"
 )
 
 // Topology is what a topology file describes: nodes, and the links between
 // their devices.
 type Topology struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Name of the topology; the default name of a lab built from it.
-	Name string `yaml:"name"`
+	Name string `yaml:"name" jsonschema:"minLength=1"`
 	// About says in one sentence what the topology is for.
 	About string `yaml:"about,omitempty"`
 	// Neighbours is "static" (the default: both ends of every link know each
 	// other's addresses as permanent neighbours, so that no address resolution
 	// is on the wire) or "learned".
-	Neighbours string `yaml:"neighbours,omitempty"`
+	Neighbours string `yaml:"neighbours,omitempty" jsonschema:"enum=static,enum=learned"`
 	// Nodes by name. A node is one network namespace.
 	Nodes map[string]*Node `yaml:"nodes"`
 	// Links are veth pairs between two nodes, or within one.
@@ -26,8 +41,10 @@ type Topology struct {
 // created first, then addresses, neighbours, rules, routes, and last the Run
 // lines, each in the order of the file or, for maps, of the sorted keys.
 type Node struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Dataplane is "kernel" (the default) or "forwarder".
-	Dataplane string `yaml:"dataplane,omitempty"`
+	Dataplane string `yaml:"dataplane,omitempty" jsonschema:"enum=kernel,enum=forwarder"`
 	// Sysctls by dotted name, set in the namespace. A "net." name only.
 	Sysctls map[string]string `yaml:"sysctls,omitempty"`
 	// Seg6 holds the namespace-wide settings of seg6.
@@ -63,6 +80,8 @@ type Node struct {
 
 // Seg6 is what `ip sr` sets: the source address of encapsulations, HMAC keys.
 type Seg6 struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// TunSrc is the source address of outer headers (ip sr tunsrc set).
 	TunSrc netip.Addr `yaml:"tunsrc,omitempty"`
 	// HMAC keys (ip sr hmac set).
@@ -71,30 +90,36 @@ type Seg6 struct {
 
 // HMACKey is a key of RFC 8754 section 2.1.2.
 type HMACKey struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// ID is the HMAC key id, not 0.
-	ID uint32 `yaml:"id"`
+	ID uint32 `yaml:"id" jsonschema:"minimum=1"`
 	// Algorithm is "sha1" or "sha256".
-	Algorithm string `yaml:"algorithm"`
+	Algorithm string `yaml:"algorithm" jsonschema:"enum=sha1,enum=sha256"`
 	// Secret of at most 64 bytes, as text.
-	Secret string `yaml:"secret"`
+	Secret string `yaml:"secret" jsonschema:"minLength=1,maxLength=64"`
 }
 
 // VRF is a virtual routing and forwarding device.
 type VRF struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Table is the routing table of the VRF.
-	Table uint32 `yaml:"table"`
+	Table uint32 `yaml:"table" jsonschema:"minimum=1"`
 	// Devices that are enslaved to the VRF.
 	Devices []string `yaml:"devices,omitempty"`
 }
 
 // VLAN is a VLAN device on top of another device.
 type VLAN struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Link is the device below.
 	Link string `yaml:"link"`
 	// ID is the VLAN identifier, 0 to 4094.
-	ID uint16 `yaml:"id"`
+	ID uint16 `yaml:"id" jsonschema:"minimum=0,maximum=4094"`
 	// Protocol is "802.1Q" (the default) or "802.1ad".
-	Protocol string `yaml:"protocol,omitempty"`
+	Protocol string `yaml:"protocol,omitempty" jsonschema:"enum=802.1Q,enum=802.1ad"`
 	// ReorderHdr is the reorder_hdr flag, on when left out. When off, the
 	// device leaves the tag in the frame.
 	ReorderHdr *bool `yaml:"reorder_hdr,omitempty"`
@@ -102,6 +127,8 @@ type VLAN struct {
 
 // Bridge is an Ethernet bridge.
 type Bridge struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Devices that are ports of the bridge.
 	Devices []string `yaml:"devices,omitempty"`
 	// VLANFiltering turns on VLAN filtering.
@@ -110,6 +137,8 @@ type Bridge struct {
 
 // Neighbour is a permanent neighbour entry.
 type Neighbour struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	To     netip.Addr `yaml:"to"`
 	Dev    string     `yaml:"dev"`
 	LLAddr MAC        `yaml:"lladdr"`
@@ -117,8 +146,10 @@ type Neighbour struct {
 
 // Rule is a policy routing rule (ip rule).
 type Rule struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Family is "inet" or "inet6"; derived from From or To when left out.
-	Family string `yaml:"family,omitempty"`
+	Family string `yaml:"family,omitempty" jsonschema:"enum=inet,enum=inet6"`
 	// Priority, also called preference; the kernel chooses when 0.
 	Priority uint32       `yaml:"priority,omitempty"`
 	From     netip.Prefix `yaml:"from,omitempty"`
@@ -131,15 +162,17 @@ type Rule struct {
 
 // Route is one route of any table (ip route add).
 type Route struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// To is the destination, or "default", whose family is that of Via or,
 	// without one, IPv6 unless Family says otherwise.
 	To Destination `yaml:"to"`
 	// Family is "inet" or "inet6", needed only for a default route that
 	// nothing else tells.
-	Family string `yaml:"family,omitempty"`
+	Family string `yaml:"family,omitempty" jsonschema:"enum=inet,enum=inet6"`
 	// Type is "unicast" (the default), "local", "blackhole", "unreachable",
 	// "prohibit" or "throw".
-	Type string `yaml:"type,omitempty"`
+	Type string `yaml:"type,omitempty" jsonschema:"enum=unicast,enum=local,enum=blackhole,enum=unreachable,enum=prohibit,enum=throw"`
 	// Via is the gateway.
 	Via netip.Addr `yaml:"via,omitempty"`
 	// Dev is the outgoing device.
@@ -153,7 +186,7 @@ type Route struct {
 	// Source is the preferred source address (ip route ... src).
 	Source netip.Addr `yaml:"src,omitempty"`
 	// MTU of the route in bytes.
-	MTU uint32 `yaml:"mtu,omitempty"`
+	MTU uint32 `yaml:"mtu,omitempty" jsonschema:"minimum=68,maximum=65535"`
 	// OnLink takes the gateway as directly reachable.
 	OnLink bool `yaml:"onlink,omitempty"`
 	// Encap is the lightweight tunnel of the route.
@@ -162,6 +195,8 @@ type Route struct {
 
 // Encap is a lightweight tunnel: exactly one of its fields is set.
 type Encap struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	Seg6      *Seg6Encap `yaml:"seg6,omitempty"`
 	Seg6Local *Seg6Local `yaml:"seg6local,omitempty"`
 }
@@ -169,8 +204,10 @@ type Encap struct {
 // Seg6Encap is a headend behaviour of RFC 8986 section 5 (ip route ... encap
 // seg6 mode MODE segs SEGS [hmac KEYID]).
 type Seg6Encap struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Mode is "inline", "encap", "encap.red", "l2encap" or "l2encap.red".
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" jsonschema:"enum=inline,enum=encap,enum=encap.red,enum=l2encap,enum=l2encap.red"`
 	// Segs are the segments in the order of travel.
 	Segs []netip.Addr `yaml:"segs"`
 	// HMAC is the id of the key that signs the SRH; 0 for none.
@@ -180,9 +217,11 @@ type Seg6Encap struct {
 // Seg6Local is an endpoint behaviour of RFC 8986 section 4 (ip route ... encap
 // seg6local action ACTION ...), with iproute2's words.
 type Seg6Local struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Action is "End", "End.X", "End.T", "End.DX2", "End.DX4", "End.DX6",
 	// "End.DT4", "End.DT6", "End.DT46", "End.B6" or "End.B6.Encaps".
-	Action string     `yaml:"action"`
+	Action string     `yaml:"action" jsonschema:"enum=End,enum=End.X,enum=End.T,enum=End.DX2,enum=End.DX4,enum=End.DX6,enum=End.DT4,enum=End.DT6,enum=End.DT46,enum=End.B6,enum=End.B6.Encaps"`
 	NH4    netip.Addr `yaml:"nh4,omitempty"`
 	NH6    netip.Addr `yaml:"nh6,omitempty"`
 	IIF    string     `yaml:"iif,omitempty"`
@@ -195,19 +234,21 @@ type Seg6Local struct {
 	// SRH is the segment list to insert or push (End.B6, End.B6.Encaps).
 	SRH *SRH `yaml:"srh,omitempty"`
 	// Flavors are "psp", "usp", "usd" and "next-csid".
-	Flavors []string `yaml:"flavors,omitempty"`
+	Flavors []string `yaml:"flavors,omitempty" jsonschema:"enum=psp,enum=usp,enum=usd,enum=next-csid"`
 	// LBLen is the Locator-Block length in bits (next-csid); the kernel's
 	// default of 32 when 0.
-	LBLen uint8 `yaml:"lblen,omitempty"`
+	LBLen uint8 `yaml:"lblen,omitempty" jsonschema:"minimum=8,maximum=120"`
 	// NFLen is the Locator-Node Function length in bits (next-csid); the
 	// kernel's default of 16 when 0.
-	NFLen uint8 `yaml:"nflen,omitempty"`
+	NFLen uint8 `yaml:"nflen,omitempty" jsonschema:"minimum=8,maximum=120"`
 	// Count keeps counters of packets, bytes and errors.
 	Count bool `yaml:"count,omitempty"`
 }
 
 // SRH is the segment list of End.B6 and End.B6.Encaps.
 type SRH struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Segs are the segments in the order of travel.
 	Segs []netip.Addr `yaml:"segs"`
 	// HMAC is the id of the key that signs the SRH; 0 for none.
@@ -216,12 +257,14 @@ type SRH struct {
 
 // Netem impairs what a device sends.
 type Netem struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Delay of every packet.
 	Delay Duration `yaml:"delay,omitempty"`
 	// Jitter around Delay.
 	Jitter Duration `yaml:"jitter,omitempty"`
 	// Loss in percent, 0 to 100.
-	Loss float64 `yaml:"loss,omitempty"`
+	Loss float64 `yaml:"loss,omitempty" jsonschema:"minimum=0,maximum=100"`
 	// Limit of the queue in packets, 1000 when 0.
 	Limit uint32 `yaml:"limit,omitempty"`
 }
@@ -229,15 +272,17 @@ type Netem struct {
 // Link is a veth pair. In a file it is either a list of two ends or a mapping
 // with the key "ends".
 type Link struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
 	// Ends are the two devices that the link connects.
-	Ends [2]End `yaml:"ends"`
+	Ends [2]End `yaml:"ends" short:"list"`
 	// MTU of both ends in bytes, the kernel's default of 1500 when 0.
-	MTU int `yaml:"mtu,omitempty"`
+	MTU int `yaml:"mtu,omitempty" jsonschema:"minimum=68,maximum=65535"`
 	// MACs of the ends, in the order of Ends; derived from the place of the
-	// link in the file when left out (see Link.MAC).
+	// link in the file when left out (see LinkMAC).
 	MACs []MAC `yaml:"macs,omitempty"`
 	// TxQueueLen of both ends in packets, the kernel's default when 0.
-	TxQueueLen int `yaml:"txqueuelen,omitempty"`
+	TxQueueLen int `yaml:"txqueuelen,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 }
 
 // Duration is a time.Duration written as "10ms".
