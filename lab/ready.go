@@ -1,0 +1,89 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// readyTimeout bounds how long the kernel may take to bring a device up.
+const readyTimeout = 10 * time.Second
+
+// dumpLinks lists devices. The kernel breaks a dump off when something changes
+// meanwhile; it is asked again then.
+func dumpLinks() ([]netlink.Link, error) {
+	for {
+		links, err := here.LinkList()
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			continue
+		}
+		return links, err
+	}
+}
+
+// ready waits until every device can send and receive. A device that is set up
+// gets its queue only when the kernel has seen the carrier.
+func (c *configurator) ready() error {
+	waiting, err := notReady()
+	if err != nil || waiting == "" {
+		return err
+	}
+	events, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
+	if err != nil {
+		return fmt.Errorf("device events: %w", err)
+	}
+	defer events.Close()
+	deadline := time.Now().Add(readyTimeout)
+	for {
+		// Look after subscribing: what happens now is an event.
+		if waiting, err = notReady(); err != nil || waiting == "" {
+			return err
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return fmt.Errorf("device %s is not up after %s", waiting, readyTimeout)
+		}
+		tv := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
+		if err := events.SetReceiveTimeout(&tv); err != nil {
+			return err
+		}
+		_, _, err := events.Receive()
+		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+			return fmt.Errorf("device events: %w", err)
+		}
+	}
+}
+
+// notReady names a device that is not up yet.
+func notReady() (string, error) {
+	links, err := dumpLinks()
+	if err != nil {
+		return "", err
+	}
+	for _, l := range links {
+		attrs := l.Attrs()
+		switch attrs.OperState {
+		case netlink.OperUp, netlink.OperUnknown:
+		default:
+			// A bridge without ports has no carrier and never will.
+			if _, ok := l.(*netlink.Bridge); ok && !hasPort(links, attrs.Index) {
+				continue
+			}
+			return attrs.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func hasPort(links []netlink.Link, master int) bool {
+	for _, l := range links {
+		if l.Attrs().MasterIndex == master {
+			return true
+		}
+	}
+	return false
+}
