@@ -94,9 +94,8 @@ func (v *validator) topology(t *Topology) {
 		}
 		nodes[name] = &node{validator: v, Node: t.Nodes[name], path: path, devices: map[string]strictyaml.Pos{}, vrfOf: map[string]string{}}
 	}
-	macs := map[MAC]strictyaml.Pos{}
 	for i, l := range t.Links {
-		v.link(i, l, names, nodes, macs)
+		v.link(i, l, names, nodes)
 	}
 	for _, name := range names {
 		if n := nodes[name]; n != nil {
@@ -108,7 +107,7 @@ func (v *validator) topology(t *Topology) {
 	}
 }
 
-func (v *validator) link(index int, l *Link, names []string, nodes map[string]*node, macs map[MAC]strictyaml.Pos) {
+func (v *validator) link(index int, l *Link, names []string, nodes map[string]*node) {
 	path := strictyaml.Item("links", index)
 	for i, end := range l.Ends {
 		pos := l.ValueAt(strictyaml.Item("ends", i))
@@ -123,13 +122,13 @@ func (v *validator) link(index int, l *Link, names []string, nodes map[string]*n
 		v.fail(l.ValueAt("macs"), path+".macs", "expected an address for each of the two ends, got %d", n)
 	}
 	for i, mac := range l.MACs {
-		at, p := strictyaml.Item("macs", i), path+"."+strictyaml.Item("macs", i)
-		if mac[0]&1 != 0 || mac == (MAC{}) {
-			v.fail(l.ValueAt(at), p, "%s cannot be the address of a device: expected a unicast address such as 02:00:00:00:00:01", mac)
-		} else if before, ok := macs[mac]; ok {
-			v.fail(l.ValueAt(at), p, "%s is given twice%s", mac, first(before, l.ValueAt(at)))
+		at := strictyaml.Item("macs", i)
+		switch {
+		case mac[0]&1 != 0, mac == MAC{}:
+			v.fail(l.ValueAt(at), path+"."+at, "%s cannot be the address of a device: expected a unicast address such as 02:00:00:00:00:01", mac)
+		case i == 1 && mac == l.MACs[0]:
+			v.fail(l.ValueAt(at), path+"."+at, "both ends have the address %s", mac)
 		}
-		macs[mac] = l.ValueAt(at)
 	}
 }
 
