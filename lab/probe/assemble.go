@@ -213,7 +213,7 @@ func state(s *bpfState) State {
 	out := State{
 		Head: s.Head, Headroom: int(s.Data), Size: int(s.End), Len: int(s.Len), Linear: int(s.Len - s.DataLen),
 		Frags: int(s.NrFrags), MacLen: int(s.MacLen), MacHeader: int(s.MacHeader), NetworkHeader: int(s.NetworkHeader),
-		Cloned: s.Cloned != 0 && refs != 1, HeaderCloned: s.Cloned != 0 && refs-released != 1, DataRef: refs,
+		Cloned: s.Cloned != 0, HeaderCloned: s.Cloned != 0 && refs-released != 1, DataRef: refs,
 		VLAN: s.VlanProto != 0, VLANTCI: int(s.VlanTci), Protocol: int(s.Protocol), L3: s.L3,
 	}
 	if s.DataLen == 0 {

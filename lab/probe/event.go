@@ -38,7 +38,7 @@ type State struct {
 	MacLen        int
 	MacHeader     int // 65535 when not set
 	NetworkHeader int
-	Cloned        bool // as skb_cloned
+	Cloned        bool // skb->cloned: the data was shared once; DataRef tells whether it still is
 	HeaderCloned  bool // as skb_header_cloned
 	DataRef       int  // sk_buffs that share the data: the lower half of dataref
 	VLAN          bool // an accelerated tag is present

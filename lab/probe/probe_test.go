@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
+	"seg6lab/lab/headroom"
 	"seg6lab/lab/probe"
 	"seg6lab/lab/seg6"
 )
@@ -49,34 +49,113 @@ func calls(p *probe.Packet) []call {
 	return out
 }
 
-// A frame from a packet socket reaches seg6 over veth with 16 bytes of
-// headroom (LL_RESERVED_SPACE of Ethernet), less than any mode needs.
-func TestExpansionsOfInjectedFrames(t *testing.T) {
-	for _, clone := range []bool{false, true} {
-		b := newBench(t)
-		p := b.open(probe.Auto)
-		if clone {
-			b.router.packetSocket("r0", unix.ETH_P_ALL)
+// arrive makes frames reach the router with a headroom and as clones.
+func (b *bench) arrive(h headroom.Headroom, c headroom.Clone) (undo func()) {
+	b.t.Helper()
+	a, err := headroom.Apply(headroom.End{NetNS: int(b.sender.ns), Device: "s0"}, headroom.End{NetNS: int(b.router.ns), Device: "r0"},
+		headroom.Profile{Headroom: h, Clone: c})
+	check(b.t, err)
+	return func() {
+		b.t.Helper()
+		if n := must(a.Failed())(b.t); n > 0 {
+			b.t.Errorf("headroom %d: %d frames could not be changed", h, n)
 		}
-		for _, mode := range seg6.Modes() {
-			// skb_cow_head grows by the lack rounded up to NET_SKB_PAD.
-			want := []call{{probe.CowHeader, 64}}
-			if mode == seg6.ModeL2Encap || mode == seg6.ModeL2EncapRed {
-				// Every kernel until the L2 modes ask for all they need
-				// at once, which is 14 + 40 + 24 + 16.
-				want = []call{{probe.DirectL2, 14}, {probe.CowHeader, 64}}
-			}
-			b.encapsulate(mode, 1)
-			for _, packet := range b.observe(p, frame(t, 64), 3) {
-				if d := cmp.Diff(want, calls(packet)); d != "" {
-					t.Errorf("%s, header-cloned %v: calls of pskb_expand_head (-want +got):\n%s", mode, clone, d)
+		check(b.t, a.Close())
+	}
+}
+
+func isL2(mode seg6.Mode) bool { return mode == seg6.ModeL2Encap || mode == seg6.ModeL2EncapRed }
+
+// fixed tells whether the L2 modes reallocate only what lacks room, by whether
+// they do when nothing does: 206 bytes are enough for every mode.
+func (b *bench) fixed(p *probe.Probe) bool {
+	b.t.Helper()
+	b.encapsulate(seg6.ModeL2Encap, 1)
+	defer b.arrive(206, headroom.NotCloned)()
+	return len(calls(b.observe(p, frame(b.t, 64), 1)[0])) == 0
+}
+
+// needed is the headroom that an encapsulation with one segment takes, with the
+// room that is kept for the outgoing Ethernet header (LL_RESERVED_SPACE, 16).
+var needed = map[seg6.Mode]int{
+	seg6.ModeInline:     8 + 2*16 + 16, // the SRH with the segment and the destination
+	seg6.ModeEncap:      40 + 24 + 16,
+	seg6.ModeEncapRed:   40 + 16, // a single segment needs no SRH
+	seg6.ModeL2Encap:    14 + 40 + 24 + 16,
+	seg6.ModeL2EncapRed: 14 + 40 + 16,
+}
+
+// wantedCalls are those for one segment and a warm dst cache. skb_cow_head grows
+// by the lack rounded up to NET_SKB_PAD (64), and reallocates what is
+// header-cloned even when nothing lacks.
+func wantedCalls(mode seg6.Mode, hr int, headerCloned, fixed bool) []call {
+	lack := needed[mode] - hr
+	cow := func(lack int) []call {
+		if lack <= 0 && !headerCloned {
+			return nil
+		}
+		return []call{{probe.CowHeader, (max(lack, 0) + 63) / 64 * 64}}
+	}
+	if !isL2(mode) || fixed {
+		return cow(lack)
+	}
+	// The direct call adds mac_len and unclones; the push takes it away again.
+	headerCloned = false
+	return append([]call{{probe.DirectL2, 14}}, cow(needed[mode]-14-hr)...)
+}
+
+// The steps at 80 and 94 bytes, and above and below them.
+func TestExpansions(t *testing.T) {
+	b := newBench(t)
+	p := b.open(probe.Auto)
+	fixed := b.fixed(p)
+	t.Logf("backend %s, L2 modes fixed: %v", p.Backend(), fixed)
+	for _, clone := range []headroom.Clone{headroom.NotCloned, headroom.HeaderCloned, headroom.DataCloned} {
+		for _, hr := range []int{16, 40, 55, 56, 64, 69, 70, 79, 80, 93, 94, 95, 206} {
+			undo := b.arrive(headroom.Headroom(hr), clone)
+			for _, mode := range seg6.Modes() {
+				b.encapsulate(mode, 1)
+				want := wantedCalls(mode, hr, clone == headroom.HeaderCloned, fixed)
+				for _, packet := range b.observe(p, frame(t, 64), 2) {
+					if d := cmp.Diff(want, calls(packet)); d != "" {
+						t.Errorf("%s, headroom %d, clone %s: calls of pskb_expand_head (-want +got):\n%s", mode, hr, clone, d)
+					}
+					b.checkEntry(packet, hr, clone)
 				}
-				e, _ := packet.Entry()
-				got := []any{e.Device, e.State.Headroom, e.State.MacLen, e.State.HeaderCloned}
-				if d := cmp.Diff([]any{"r0", 16, 14, clone}, got); d != "" {
-					t.Errorf("%s: device, headroom, mac_len, header-cloned at seg6 (-want +got):\n%s", mode, d)
-				}
 			}
+			undo()
 		}
 	}
+}
+
+func (b *bench) checkEntry(packet *probe.Packet, hr int, clone headroom.Clone) {
+	b.t.Helper()
+	e, _ := packet.Entry()
+	got := []any{e.Device, e.State.Headroom, e.State.MacLen, e.State.Cloned, e.State.HeaderCloned}
+	want := []any{"r0", hr, 14, clone != headroom.NotCloned, clone == headroom.HeaderCloned}
+	if d := cmp.Diff(want, got); d != "" {
+		b.t.Errorf("headroom %d, clone %s: device, headroom, mac_len, cloned, header-cloned at seg6 (-want +got):\n%s", hr, clone, d)
+	}
+}
+
+// Every headroom that can be asked for is reached, and the frame is unchanged.
+func TestHeadroomIsReached(t *testing.T) {
+	b := newBench(t)
+	p := b.open(probe.Auto)
+	b.encapsulate(seg6.ModeEncap, 1)
+	for hr := headroom.Veth; hr <= headroom.Max; hr += 3 {
+		undo := b.arrive(hr, headroom.NotCloned)
+		for _, size := range []int{0, 17, 1300} {
+			f := frame(t, size)
+			b.checkEntry(b.observe(p, f, 1)[0], int(hr), headroom.NotCloned)
+			// IPv6 and segment routing header, then the inner packet.
+			if d := cmp.Diff(f[14:], b.last[14+40+24:]); d != "" {
+				t.Errorf("headroom %d, payload %d: inner packet (-sent +received):\n%s", hr, size, d)
+			}
+		}
+		undo()
+	}
+	undo := b.arrive(headroom.Page, headroom.NotCloned)
+	defer undo()
+	b.checkEntry(b.observe(p, frame(t, 64), 1)[0], headroom.Page.Bytes(), headroom.NotCloned)
 }
