@@ -125,7 +125,7 @@ func (f *filled) encode() ([]byte, error) {
 			continue
 		}
 		if fd.kind.encode != nil {
-			v, err := fd.kind.encode(fd, f.vals[j])
+			v, err := fd.kind.encode(f, f.vals[j])
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", fd.name, err)
 			}

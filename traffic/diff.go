@@ -81,7 +81,7 @@ func (p *Packet) Diff(frame []byte, exact bool) *Diff {
 			for j := range want[i].typ.fields {
 				f := &want[i].typ.fields[j]
 				a, b := want[i].vals[j], got[i].vals[j]
-				if want[i].given[j] == nil && !exact || want[i].lacks(j) && got[i].lacks(j) || same(f, a, b) {
+				if want[i].given[j] == nil && !exact || want[i].lacks(j) && got[i].lacks(j) || want[i].same(j, a, b) {
 					continue
 				}
 				d.Fields++

@@ -91,16 +91,20 @@ func decode(t *layerType, b []byte) (*filled, int) {
 		}
 		if fd.kind.decode != nil {
 			at := bit / 8
-			n := fd.size(f, len(b)-at)
+			n := fd.size(f, at, len(b)-at)
 			if n < 0 || n > len(b)-at {
 				return nil, 0
 			}
-			v, ok := fd.kind.decode(fd, b[at:at+n])
+			v, ok := fd.kind.decode(b[at : at+n])
 			if !ok {
 				return nil, 0
 			}
 			l.given[j] = v
 			bit += 8 * n
+			continue
+		}
+		if fd.bits == 0 {
+			l.given[j] = fd.def // not on the wire
 			continue
 		}
 		if bit+fd.bits > 8*len(b) {
@@ -116,6 +120,11 @@ func decode(t *layerType, b []byte) (*filled, int) {
 		l.given[j] = v
 	}
 	n := bit / 8
+	if i, ok := t.index["autopad"]; ok {
+		if again, err := f.encode(); err != nil || !bytes.Equal(again, b[:n]) {
+			l.given[i] = uint64(0)
+		}
+	}
 	if again, err := f.encode(); err != nil || !bytes.Equal(again, b[:n]) {
 		return nil, 0
 	}
@@ -132,7 +141,7 @@ func (p *Packet) shorten(frame []byte) *Packet {
 	for _, f := range stack {
 		l := newLayer(f.typ)
 		for j, v := range f.given {
-			if v != nil && !same(&f.typ.fields[j], v, f.fill[j]) {
+			if v != nil && !f.same(j, v, f.fill[j]) {
 				l.given[j] = v
 			}
 		}
@@ -147,15 +156,13 @@ func (p *Packet) shorten(frame []byte) *Packet {
 	return &Packet{layers: []*Layer{opaque("Raw", frame)}}
 }
 
-// same reports whether two values of a field are the same on the wire.
-func same(f *field, a, b value) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	if f.kind.encode == nil {
+// same reports whether two values of field j are the same on the wire.
+func (f *filled) same(j int, a, b value) bool {
+	k := f.typ.fields[j].kind
+	if k.encode == nil || a == nil || b == nil {
 		return a == b
 	}
-	x, errX := f.kind.encode(f, a)
-	y, errY := f.kind.encode(f, b)
+	x, errX := k.encode(f, a)
+	y, errY := k.encode(f, b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,21 +18,25 @@ type field struct {
 	bits int   // width of a numeric field; 0 for bytes, addresses and lists
 	def  value // when left out; nil with auto
 
-	auto func(*context) uint64         // computes the value from the built packet, instead of def
-	sum  bool                          // auto runs after every other field is known: a checksum
-	when func(*filled) bool            // the header has the field only then; nil: always
-	size func(f *filled, rest int) int // bytes of a field without bits, rest being what is left of the packet
+	auto func(*context) uint64 // computes the value from the built packet, instead of def
+	sum  bool                  // auto runs after every other field is known: a checksum
+	when func(*filled) bool    // the header has the field only then; nil: always
+	size sizeFunc              // of a field without bits
 
 	names map[string]uint64 // words that stand for numbers
 	flags []string          // names of single bits, the lowest first
 }
 
+// sizeFunc is the length in bytes of a field when a header is read: it begins at byte
+// at of the header, and rest is what is left of the packet.
+type sizeFunc func(f *filled, at, rest int) int
+
 // kind is what the value of a field looks like.
 type kind struct {
 	parse  func(f *field, n *node) (value, error)
 	print  func(f *field, v value) string
-	encode func(f *field, v value) ([]byte, error) // nil for numeric kinds
-	decode func(f *field, b []byte) (value, bool)  // nil for numeric kinds
+	encode func(f *filled, v value) ([]byte, error) // nil for numeric kinds
+	decode func(b []byte) (value, bool)             // nil for numeric kinds
 }
 
 var (
@@ -44,24 +49,21 @@ var (
 	ipv6 = &kind{
 		parse:  func(_ *field, n *node) (value, error) { return parseIPv6(n) },
 		print:  func(_ *field, v value) string { return strconv.Quote(v.(netip.Addr).String()) },
-		encode: func(_ *field, v value) ([]byte, error) { a := v.(netip.Addr).As16(); return a[:], nil },
-		decode: func(_ *field, b []byte) (value, bool) { return netip.AddrFrom16([16]byte(b)), true },
+		encode: func(_ *filled, v value) ([]byte, error) { a := v.(netip.Addr).As16(); return a[:], nil },
+		decode: func(b []byte) (value, bool) { return netip.AddrFrom16([16]byte(b)), true },
 	}
 	octets = &kind{
 		parse:  parseBytes,
 		print:  func(_ *field, v value) string { return printBytes(v.(string)) },
-		encode: func(_ *field, v value) ([]byte, error) { return []byte(v.(string)), nil },
-		decode: func(_ *field, b []byte) (value, bool) { return string(b), true },
+		encode: func(_ *filled, v value) ([]byte, error) { return []byte(v.(string)), nil },
+		decode: func(b []byte) (value, bool) { return string(b), true },
 	}
 	payload = &kind{parse: parsePayload, print: printPayload, encode: octets.encode, decode: octets.decode}
 	ipv6s   = &kind{parse: parseIPv6s, print: printIPv6s, encode: encodeIPv6s, decode: decodeIPv6s}
 )
 
 func parseNumber(f *field, n *node) (value, error) {
-	limit := uint64(1)<<f.bits - 1
-	if f.bits == 64 {
-		limit = 1<<64 - 1
-	}
+	limit := uint64(1)<<max(f.bits, 1) - 1 // autopad has no bits and is 0 or 1
 	switch n.kind {
 	case nodeNumber:
 		if n.num <= limit {
@@ -91,12 +93,12 @@ func parseFlags(f *field, n *node) (value, error) {
 	for _, w := range words {
 		bit := -1
 		for i, name := range f.flags {
-			if name == w {
+			if name == w && name != "" {
 				bit = i
 			}
 		}
 		if bit < 0 {
-			return nil, fmt.Errorf("unknown flag %.40q: expected some of %s", w, strings.Join(f.flags, ", "))
+			return nil, fmt.Errorf("unknown flag %.40q: expected some of %s", w, strings.Join(slices.DeleteFunc(slices.Clone(f.flags), func(s string) bool { return s == "" }), ", "))
 		}
 		v |= 1 << bit
 	}
@@ -107,7 +109,7 @@ func printFlags(f *field, v value) string {
 	var words []string
 	rest := v.(uint64)
 	for i, name := range f.flags {
-		if rest>>i&1 == 1 {
+		if rest>>i&1 == 1 && name != "" {
 			words = append(words, name)
 			rest &^= 1 << i
 		}
@@ -181,7 +183,7 @@ func printIPv6s(_ *field, v value) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-func encodeIPv6s(_ *field, v value) ([]byte, error) {
+func encodeIPv6s(_ *filled, v value) ([]byte, error) {
 	var b []byte
 	for _, a := range v.([]netip.Addr) {
 		b = append(b, a.AsSlice()...)
@@ -189,7 +191,7 @@ func encodeIPv6s(_ *field, v value) ([]byte, error) {
 	return b, nil
 }
 
-func decodeIPv6s(_ *field, b []byte) (value, bool) {
+func decodeIPv6s(b []byte) (value, bool) {
 	if len(b)%16 != 0 {
 		return nil, false
 	}
