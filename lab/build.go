@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
-	"os/exec"
 	"slices"
-	"strings"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -32,7 +29,7 @@ func (b *builder) plan() error {
 	if b.topology.Neighbours != "learned" {
 		for i, link := range b.topology.Links {
 			for end := range link.Ends {
-				b.linkNeighbours(link.Ends[end], link.Ends[1-end], linkMAC(link, i, 1-end))
+				b.linkNeighbours(link.Ends[end], link.Ends[1-end], link.MAC(i, 1-end))
 			}
 		}
 	}
@@ -64,13 +61,6 @@ func (b *builder) linkNeighbours(here, there topology.End, mac topology.MAC) {
 		}
 	}
 	descend(here.Dev, there.Dev)
-}
-
-func linkMAC(l *topology.Link, index, end int) topology.MAC {
-	if len(l.MACs) > end {
-		return l.MACs[end]
-	}
-	return topology.LinkMAC(index, end)
 }
 
 func vlanProtocol(v *topology.VLAN) netlink.VlanProtocol {
@@ -115,7 +105,7 @@ const firstIndex = 10_000
 func (b *builder) link(l *topology.Link, index int) error {
 	macs := [2]net.HardwareAddr{}
 	for end := range macs {
-		mac := linkMAC(l, index, end)
+		mac := l.MAC(index, end)
 		macs[end] = mac[:]
 	}
 	attrs := netlink.NewLinkAttrs()
@@ -179,7 +169,7 @@ func (b *builder) node(ctx context.Context, n *Node, t *topology.Node) error {
 		return err
 	}
 	for _, line := range t.Run {
-		if err := n.Shell(ctx, line); err != nil {
+		if _, err := n.Shell(ctx, line); err != nil {
 			return err
 		}
 	}
@@ -388,36 +378,4 @@ func (c *configurator) netem() error {
 		}
 	}
 	return nil
-}
-
-// CommandError is a command line that failed in a node.
-type CommandError struct {
-	Line   string
-	Output string // standard output and error
-	Err    error
-}
-
-func (e *CommandError) Error() string {
-	s := fmt.Sprintf("run %q: %v", e.Line, e.Err)
-	if out := strings.TrimSpace(e.Output); out != "" {
-		s += ": " + strings.ReplaceAll(out, "\n", "; ")
-	}
-	return s
-}
-
-func (e *CommandError) Unwrap() error { return e.Err }
-
-// Shell executes a command line in the node with the shell. A line that fails
-// is a *CommandError.
-func (n *Node) Shell(ctx context.Context, line string) error {
-	var out strings.Builder
-	cmd := n.Command(ctx, "sh", "-c", line)
-	cmd.Stdout = io.Writer(&out)
-	cmd.Stderr = cmd.Stdout
-	err := n.Run(cmd)
-	// A child in the background may keep the output open.
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-		return nil
-	}
-	return &CommandError{Line: line, Output: out.String(), Err: err}
 }

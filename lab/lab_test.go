@@ -110,7 +110,7 @@ func TestUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := src.Shell(context.Background(), "ping -c1 -W5 2001:db8:2::2"); err != nil {
+	if _, err := src.Shell(context.Background(), "ping -c1 -W5 2001:db8:2::2"); err != nil {
 		t.Error(err)
 	}
 }
@@ -170,7 +170,7 @@ func TestDownIsIdempotentAndEndsProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	// In the background, in a session of its own, deaf to SIGTERM.
-	if err := n.Shell(context.Background(), `setsid sh -c 'trap "" TERM; exec sleep 1000' >/dev/null 2>&1 &`); err != nil {
+	if _, err := n.Shell(context.Background(), `setsid sh -c 'trap "" TERM; exec sleep 1000' >/dev/null 2>&1 &`); err != nil {
 		t.Fatal(err)
 	}
 	ino, err := inode(int(n.handle))
@@ -200,7 +200,7 @@ func TestTwoLabsOfOneTopology(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Shell(context.Background(), "ping -c1 -W5 2001:db8:2::2"); err != nil {
+		if _, err := n.Shell(context.Background(), "ping -c1 -W5 2001:db8:2::2"); err != nil {
 			t.Errorf("lab %s: %v", l.Name, err)
 		}
 	}

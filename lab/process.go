@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -42,6 +44,38 @@ func (n *Node) Run(cmd *exec.Cmd) error {
 		}
 		return cmd.Run()
 	})
+}
+
+// CommandError is a command line that failed in a node.
+type CommandError struct {
+	Line   string
+	Output string // standard output and error
+	Err    error
+}
+
+func (e *CommandError) Error() string {
+	s := fmt.Sprintf("run %q: %v", e.Line, e.Err)
+	if out := strings.TrimSpace(e.Output); out != "" {
+		s += ": " + strings.ReplaceAll(out, "\n", "; ")
+	}
+	return s
+}
+
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// Shell executes a command line in the node with the shell and returns its
+// standard output and error. A line that fails is a *CommandError.
+func (n *Node) Shell(ctx context.Context, line string) (string, error) {
+	var out strings.Builder
+	cmd := n.Command(ctx, "sh", "-c", line)
+	cmd.Stdout = io.Writer(&out)
+	cmd.Stderr = cmd.Stdout
+	err := n.Run(cmd)
+	// A child in the background may keep the output open.
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+		return out.String(), nil
+	}
+	return out.String(), &CommandError{Line: line, Output: out.String(), Err: err}
 }
 
 func inode(fd int) (uint64, error) {
