@@ -82,11 +82,17 @@ func (e *Error) Error() string {
 // Errors are all mistakes of a file, in the order of the file.
 type Errors []*Error
 
-// Error gives one mistake a line.
+// maxShown is the number of mistakes that Errors.Error tells.
+const maxShown = 100
+
+// Error gives one mistake a line, the first hundred of them.
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, err := range e {
-		lines[i] = err.Error()
+	var lines []string
+	for _, err := range e[:min(len(e), maxShown)] {
+		lines = append(lines, err.Error())
+	}
+	if more := len(e) - maxShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "\n")
 }
