@@ -1,0 +1,153 @@
+package forwarder
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// receive4 is ip_rcv_core and ip_route_input: the checks of RFC 1122 that
+// Linux makes, without reverse-path filtering, then the route.
+func (w *Worker) receive4(p *packet) bool {
+	b := p.bytes()
+	if len(b) < ipv4Len {
+		return w.drop(dropMalformed)
+	}
+	header, total := int(b[0]&0xf)*4, int(binary.BigEndian.Uint16(b[2:]))
+	if b[0]>>4 != 4 || header < ipv4Len || total < header || total > len(b) || checksum(b[:header]) != 0 {
+		return w.drop(dropMalformed)
+	}
+	p.end = p.net + total
+	p.transport = p.net + header
+	return w.input4(p, *p.dst4())
+}
+
+// input4 is ip_route_input and dst_input: to is what is looked up, the
+// destination or a next hop.
+func (w *Worker) input4(p *packet, to [4]byte) bool {
+	if martian4(*p.src4()) || to[0] == 127 || to[0] == 0 {
+		return w.drop(dropAddress)
+	}
+	if to[0] >= 224 {
+		return w.drop(dropNotOurs)
+	}
+	d := w.lookup4(p, to)
+	switch {
+	case d == nil:
+		if !w.f.sys.forwarding4 {
+			return w.drop(dropNotForwarding)
+		}
+	case d.kind == unreachable:
+		w.unreachable(p, hostUnreachable)
+		return w.drop(dropNoRoute)
+	}
+	return w.input(p, d)
+}
+
+// martian4 is a source address that no packet may have.
+func martian4(a [4]byte) bool { return a[0] == 127 || a[0] == 0 || a[0] >= 224 }
+
+const dontFragment = 0x4000
+
+// forward4 is ip_forward, or ip_output for packets of the router itself. IP
+// options are passed on as they are.
+func (w *Worker) forward4(p *packet, d *dst) bool {
+	if !p.own {
+		switch {
+		case !w.f.sys.forwarding4:
+			return w.drop(dropNotForwarding)
+		case !p.host:
+			return w.drop(dropOtherHost)
+		case !p.hopDone && p.buf[p.net+8] <= 1:
+			w.timeExceeded(p)
+			return w.drop(dropHopLimit)
+		}
+	}
+	b := p.bytes()
+	if len(b) > d.mtu && binary.BigEndian.Uint16(b[6:])&dontFragment != 0 {
+		w.icmp4Error(p, icmp4Unreachable, icmp4FragmentationNeeded, uint32(d.mtu))
+		return w.drop(dropTooBig)
+	}
+	if !w.hop(p) {
+		return false
+	}
+	if len(b) > d.mtu {
+		return w.fragment4(p, d)
+	}
+	return w.send4(p, d)
+}
+
+func (w *Worker) send4(p *packet, d *dst) bool {
+	if d.next != nil {
+		return w.transmit(p, d.dev, d.next, d.via)
+	}
+	if p.isKnown {
+		return w.transmit(p, d.dev, nil, netip.AddrFrom4(p.known4))
+	}
+	return w.transmit(p, d.dev, nil, netip.AddrFrom4(*p.dst4()))
+}
+
+// fragment4 is ip_do_fragment: fragments as long as the MTU allows, each with
+// the header of the packet (RFC 791 section 3.2). Options are copied to all.
+func (w *Worker) fragment4(p *packet, d *dst) bool {
+	whole := p.bytes()
+	header := int(whole[0]&0xf) * 4
+	field := binary.BigEndian.Uint16(whole[6:])
+	step := (d.mtu - header) &^ 7
+	if step <= 0 {
+		return w.drop(dropTooBig)
+	}
+	r := &w.reply
+	for at := header; at < len(whole); at += step {
+		r.begin(p)
+		r.isKnown, r.known4 = p.isKnown, p.known4
+		end := min(at+step, len(whole))
+		copy(r.buf[r.net:], whole[:header])
+		r.end = r.net + header + copy(r.buf[r.net+header:], whole[at:end])
+		b := r.bytes()
+		part := field + uint16((at-header)/8)
+		if end < len(whole) {
+			part |= 0x2000
+		}
+		binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+		binary.BigEndian.PutUint16(b[6:], part)
+		b[10], b[11] = 0, 0
+		binary.BigEndian.PutUint16(b[10:], checksum(b[:header]))
+		if !w.send4(r, d) {
+			return false
+		}
+	}
+	return true
+}
+
+// deliver4 takes a packet to the router itself: echo requests are answered,
+// for anything else there is no socket.
+func (w *Worker) deliver4(p *packet) bool {
+	if p.own {
+		w.drop(dropNotOurs)
+		return true
+	}
+	b := p.bytes()
+	header := int(b[0]&0xf) * 4
+	m := b[header:]
+	switch proto := b[9]; {
+	case binary.BigEndian.Uint16(b[6:])&0x3fff != 0, proto == protoTCP:
+		w.drop(dropNotOurs)
+	case proto == protoUDP:
+		w.icmp4Error(p, icmp4Unreachable, icmp4Port, 0)
+		w.drop(dropNotOurs)
+	case proto != protoICMP:
+		w.icmp4Error(p, icmp4Unreachable, icmp4Protocol, 0)
+		w.drop(dropProtocol)
+	case len(m) < 8 || checksum(m) != 0:
+		w.drop(dropMalformed)
+	case m[0] == icmp4EchoRequest:
+		r := &w.reply
+		w.begin4(r, p, *p.dst4(), b[1], len(m))
+		copy(r.bytes()[ipv4Len:], m)
+		r.bytes()[ipv4Len] = icmp4EchoReply
+		w.finish4(r)
+	default:
+		w.drop(dropNotOurs)
+	}
+	return true
+}

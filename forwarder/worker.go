@@ -1,0 +1,103 @@
+package forwarder
+
+import "encoding/binary"
+
+// EtherTypes.
+const (
+	etherIPv4    = 0x0800
+	etherARP     = 0x0806
+	etherIPv6    = 0x86dd
+	etherVLAN    = 0x8100
+	etherQinQ    = 0x88a8
+	minEtherType = 0x0600
+)
+
+// Input is Forwarder.Input on a worker of its own.
+func (w *Worker) Input(port int, frame []byte, out Out) {
+	w.out = out
+	d := w.f.portDevice(port)
+	if d == nil || len(frame) < etherLen || len(frame) > maxPacket {
+		w.drop(dropMalformed)
+		return
+	}
+	p := &w.packet
+	proto := w.receive(p, d, frame)
+	switch proto {
+	case etherIPv6:
+		p.v6 = true
+		w.receive6(p)
+	case etherIPv4:
+		p.v6 = false
+		w.receive4(p)
+	case etherARP:
+		w.receiveARP(p)
+	default:
+		w.drop(dropProtocol)
+	}
+}
+
+func (f *Forwarder) portDevice(port int) *device {
+	if port < 0 || port >= len(f.ports) {
+		return nil
+	}
+	return f.ports[port]
+}
+
+// receive copies the frame behind the headroom, takes off a VLAN tag and
+// returns the EtherType; 0 for a frame of nobody's.
+func (w *Worker) receive(p *packet, d *device, frame []byte) uint16 {
+	// The link layer goes to where it was in front of the packet, the packet
+	// to the end of the headroom.
+	length := etherLen
+	proto := binary.BigEndian.Uint16(frame[12:])
+	if (proto == etherVLAN || proto == etherQinQ) && len(frame) >= etherLen+vlanLen {
+		vid := binary.BigEndian.Uint16(frame[14:]) & 0xfff
+		switch v := d.vlanDevice(proto, vid); {
+		case v != nil:
+			d = v
+		case vid != 0:
+			w.drop(dropOtherHost)
+			return 0
+		}
+		length += vlanLen
+		proto = binary.BigEndian.Uint16(frame[16:])
+	}
+	copy(p.mac[:12], frame)
+	binary.BigEndian.PutUint16(p.mac[12:], proto)
+	p.macLen = etherLen
+	p.net = headroom
+	p.end = headroom + copy(p.buf[headroom:], frame[length:])
+	p.in, p.domain = d, d.domain
+	p.host = [6]byte(frame) == d.mac
+	p.own, p.hopDone, p.isKnown, p.srcrt, p.depth = false, false, false, false, 0
+	if !p.host && frame[0]&1 == 0 {
+		w.drop(dropOtherHost)
+		return 0
+	}
+	return proto
+}
+
+// sendFrame sends the frame that begins at start, from its MAC header on.
+func (w *Worker) sendFrame(p *packet, d *device, start int) {
+	if d.below != nil {
+		copy(p.buf[start-vlanLen:], p.buf[start:start+12])
+		start -= vlanLen
+		binary.BigEndian.PutUint16(p.buf[start+12:], d.proto)
+		binary.BigEndian.PutUint16(p.buf[start+14:], d.vlan)
+	}
+	w.out(d.port, p.buf[start:p.end])
+}
+
+// sendTo sends the packet to a neighbour whose link-layer address is known.
+func (w *Worker) sendTo(p *packet, d *device, mac link) {
+	start := p.net - etherLen
+	b := p.buf[start : start+etherLen]
+	binary.BigEndian.PutUint64(b, uint64(mac)<<16)
+	copy(b[6:], d.mac[:])
+	proto := uint16(etherIPv4)
+	if p.v6 {
+		proto = etherIPv6
+	}
+	binary.BigEndian.PutUint16(b[12:], proto)
+	w.sendFrame(p, d, start)
+}
