@@ -67,6 +67,7 @@ func attribute(callers []string) Attribution {
 type assembler struct {
 	nodes   map[uint32]string
 	resolve func(uint64) string
+	zeroes  func(*bpfRecord) (yes, known bool)
 	trace   *Trace
 	// open are the packets on their way, by the address of the sk_buff.
 	open map[uint64]*Packet
@@ -77,9 +78,9 @@ type assembler struct {
 	allocated map[uint64]bpfRecord
 }
 
-func assemble(records []bpfRecord, nodes map[uint32]string, resolve func(uint64) string) *Trace {
+func assemble(records []bpfRecord, nodes map[uint32]string, resolve func(uint64) string, zeroes func(*bpfRecord) (yes, known bool)) *Trace {
 	a := &assembler{
-		nodes: nodes, resolve: resolve, trace: &Trace{},
+		nodes: nodes, resolve: resolve, zeroes: zeroes, trace: &Trace{},
 		open: map[uint64]*Packet{}, begun: map[uint64]bpfRecord{}, allocated: map[uint64]bpfRecord{},
 	}
 	for i := range records {
@@ -178,6 +179,9 @@ func (a *assembler) expandedTo(p *Packet, alloc, next *bpfRecord) {
 	a.expansion(p, alloc, nhead, next)
 }
 
+// cacheLine is SMP_CACHE_BYTES of x86-64 and arm64.
+const cacheLine = 64
+
 func (a *assembler) expansion(p *Packet, before *bpfRecord, nhead int, after *bpfRecord) {
 	_, callers := a.callers(before)
 	e := a.event(before)
@@ -188,6 +192,17 @@ func (a *assembler) expansion(p *Packet, before *bpfRecord, nhead int, after *bp
 		OldHead: before.State.Head, NewHead: after.State.Head,
 		Copied: int(before.State.Tail + before.State.InfoSize),
 		Zeroed: Unknown,
+	}
+	e.Expansion.Allocated = int(before.Size)
+	if before.Kind != recAllocate {
+		// The inverse of SKB_WITH_OVERHEAD.
+		e.Expansion.Allocated = e.Expansion.NewSize + (int(after.State.InfoRoom)+cacheLine-1)/cacheLine*cacheLine
+	}
+	if yes, known := a.zeroes(before); known {
+		e.Expansion.Zeroed = 0
+		if yes {
+			e.Expansion.Zeroed = e.Expansion.Allocated
+		}
 	}
 	p.Events = append(p.Events, e)
 }

@@ -53,10 +53,11 @@ type bpfState struct {
 	VlanTci            uint16
 	VlanProto          uint16
 	Protocol           uint16
+	InfoRoom           uint16
 	NrFrags            uint8
 	Cloned             uint8
 	Encapsulation      uint8
-	Pad                [3]uint8
+	Pad                [1]uint8
 	L3                 [40]uint8
 }
 

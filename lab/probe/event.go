@@ -74,6 +74,7 @@ type Expansion struct {
 	Nhead       int      // how far the data moved from head; Unknown if not seen
 	OldSize     int      // end - head before
 	NewSize     int      // end - head after
+	Allocated   int      // by the slab for the new head and skb_shared_info
 	OldHead     uint64
 	NewHead     uint64
 	Copied      int // of the head up to its tail, and of skb_shared_info

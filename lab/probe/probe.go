@@ -53,6 +53,9 @@ type Node struct {
 type Options struct {
 	Nodes   []Node
 	Backend Backend
+	// Buffer is how many bytes of events wait for the reader, a power of two
+	// and of whole pages; 0 means 8 MB, some 16 000 events.
+	Buffer int
 }
 
 // A Probe observes until it is closed.
@@ -135,7 +138,7 @@ func open(o Options, b Backend) (_ *Probe, err error) {
 	}()
 	err = rlimit.RemoveMemlock()
 	if err == nil {
-		p.coll, err = load(b)
+		p.coll, err = load(b, o.Buffer)
 	}
 	if serr := <-symbolsRead; serr != nil {
 		return nil, fail("symbols", serr)
@@ -158,7 +161,7 @@ func open(o Options, b Backend) (_ *Probe, err error) {
 
 // load brings the backend's programs into the kernel. A program that the
 // kernel refuses means that it lacks the backend.
-func load(b Backend) (*ebpf.Collection, error) {
+func load(b Backend, buffer int) (*ebpf.Collection, error) {
 	spec, err := loadBpf()
 	if err != nil {
 		return nil, err
@@ -170,6 +173,9 @@ func load(b Backend) (*ebpf.Collection, error) {
 		for _, n := range names {
 			delete(spec.Programs, n)
 		}
+	}
+	if buffer > 0 {
+		spec.Maps[bpfMapRecords].MaxEntries = uint32(buffer)
 	}
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
@@ -348,7 +354,7 @@ func (p *Probe) Collect(ctx context.Context) (*Trace, error) {
 	p.records = nil
 	p.mu.Unlock()
 
-	t := assemble(records, p.nodes, p.symbols.name)
+	t := assemble(records, p.nodes, p.symbols.name, p.zeroes)
 	t.Backend = p.backend
 	n, err := p.Lost()
 	if err != nil {
@@ -358,6 +364,14 @@ func (p *Probe) Collect(ctx context.Context) (*Trace, error) {
 		return t, fmt.Errorf("probe: %w: %d", ErrLost, n)
 	}
 	return t, nil
+}
+
+// zeroes tells whether the allocation of a record was zeroed.
+func (p *Probe) zeroes(r *bpfRecord) (yes, known bool) {
+	if p.symbols.initOnAlloc != 0 {
+		return r.Zeroing > 0, true
+	}
+	return bootZeroes()
 }
 
 // Close detaches and unloads everything.

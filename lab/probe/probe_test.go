@@ -10,9 +10,13 @@ import (
 	"seg6lab/lab/seg6"
 )
 
+func (b *bench) nodes() []probe.Node {
+	return []probe.Node{{Name: "router", NetNS: int(b.router.ns)}}
+}
+
 func (b *bench) open(backend probe.Backend) *probe.Probe {
 	b.t.Helper()
-	p, err := probe.Open(probe.Options{Nodes: []probe.Node{{Name: "router", NetNS: int(b.router.ns)}}, Backend: backend})
+	p, err := probe.Open(probe.Options{Nodes: b.nodes(), Backend: backend})
 	check(b.t, err)
 	b.t.Cleanup(func() { check(b.t, p.Close()) })
 	return p

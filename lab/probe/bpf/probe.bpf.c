@@ -36,7 +36,8 @@ struct state {
 	__u32 info_size;	/* of skb_shared_info up to the last used fragment */
 	__u16 mac_len, mac_header, network_header, inner_network_header;
 	__u16 vlan_tci, vlan_proto, protocol;
-	__u8 nr_frags, cloned, encapsulation, pad[3];
+	__u16 info_room;	/* sizeof(struct skb_shared_info) */
+	__u8 nr_frags, cloned, encapsulation, pad[1];
 	__u8 l3[40];		/* the bytes at the network header */
 };
 
@@ -159,6 +160,7 @@ static __always_inline void snapshot(struct state *s, const struct sk_buff *skb)
 	info = (void *)head + s->end;
 	s->dataref = BPF_CORE_READ(info, dataref.counter);
 	s->nr_frags = BPF_CORE_READ(info, nr_frags);
+	s->info_room = bpf_core_type_size(struct skb_shared_info);
 	s->info_size = bpf_core_field_offset(info->frags) +
 		       s->nr_frags * bpf_core_type_size(skb_frag_t);
 	bpf_probe_read_kernel(s->l3, sizeof(s->l3), head + s->network_header);
