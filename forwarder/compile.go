@@ -76,6 +76,7 @@ func compile(config *Config) (*Forwarder, error) {
 			c.fail("route %s: %w", config.Routes[i].To, err)
 		}
 	}
+	c.resolveTables()
 	if err := errors.Join(append(c.sysctl.errs, c.errs...)...); err != nil {
 		return nil, err
 	}

@@ -85,8 +85,7 @@ func (w *Worker) endDT6(p *packet, e *endpoint) bool {
 		return false
 	}
 	if e.vrf == nil {
-		d, _ := e.table.Lookup(addr16(p.dst6()))
-		return w.input(p, d)
+		return w.input(p, e.inTable(addr16(p.dst6())))
 	}
 	p.enter(e.vrf)
 	return w.input(p, w.lookup6(p, *p.dst6()))

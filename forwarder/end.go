@@ -66,8 +66,8 @@ func (p *packet) advance(v srh.View) {
 func (w *Worker) onward(p *packet, e *endpoint) bool {
 	var d *dst
 	switch {
-	case e.table != nil:
-		d, _ = e.table.Lookup(addr16(p.dst6()))
+	case e.tableID != 0:
+		d = e.inTable(addr16(p.dst6()))
 	case e.hasNH6:
 		d = w.lookup6(p, e.nh6)
 		p.known, p.isKnown = e.nh6, true

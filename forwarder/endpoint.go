@@ -15,13 +15,15 @@ import (
 type endpoint struct {
 	row *behaviour
 	// name is the prefix of the route, index its place in the counters.
-	name    string
-	index   int
-	nh6     [16]byte
-	nh4     [4]byte
-	hasNH6  bool
-	hasNH4  bool
-	oif     *device
+	name   string
+	index  int
+	nh6    [16]byte
+	nh4    [4]byte
+	hasNH6 bool
+	hasNH4 bool
+	oif    *device
+	// tableID as configured; table is nil where no route or VRF made it.
+	tableID uint32
 	table   *fib.Table[*dst]
 	vrf     *domain
 	srh     *headend
@@ -62,9 +64,7 @@ func (c *compiler) fillEndpoint(e *endpoint, l *Local, to netip.Prefix) error {
 			return fmt.Errorf("no device is called %q", l.OIF)
 		}
 	}
-	if l.Table != 0 {
-		e.table = c.fib6.Table(l.Table)
-	}
+	e.tableID = l.Table
 	if l.VRFTable != 0 {
 		i := slices.IndexFunc(c.domains, func(d *domain) bool { return d.index != 0 && d.id == l.VRFTable })
 		if i < 0 {
@@ -84,6 +84,25 @@ func (c *compiler) fillEndpoint(e *endpoint, l *Local, to netip.Prefix) error {
 		}
 	}
 	return e.setFlavors(l)
+}
+
+// resolveTables finds the tables of the behaviours once all routes are known.
+func (c *compiler) resolveTables() {
+	for _, e := range c.sids {
+		if e.tableID != 0 && c.fib6.Has(e.tableID) {
+			e.table = c.fib6.Table(e.tableID)
+		}
+	}
+}
+
+// inTable is the route that the behaviour's table has: without such a table a
+// black hole (seg6_lookup_any_nexthop).
+func (e *endpoint) inTable(to netip.Addr) *dst {
+	if e.table == nil {
+		return blackholeDst
+	}
+	d, _ := e.table.Lookup(to)
+	return d
 }
 
 func (e *endpoint) setFlavors(l *Local) error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seg6lab/forwarder"
+	"seg6lab/forwarder/srh"
 )
 
 // The router of these tests, and what is around it:
@@ -190,4 +191,20 @@ func TestBehavioursByHand(t *testing.T) {
 			}
 		})
 	}
+}
+
+func addrs(s ...string) (list []netip.Addr) {
+	for _, a := range s {
+		list = append(list, addr(a))
+	}
+	return list
+}
+
+func zeros(n int) string { return strings.Repeat("00", n) }
+
+// hexLen is the length of hexadecimal text in bytes, as four digits.
+func hexLen(t testing.TB, s string) string { return fmt.Sprintf("%04x ", len(bytesOf(t, s))) }
+
+func hmacKeys(c *forwarder.Config) {
+	c.HMAC = []forwarder.HMACKey{{ID: 7, Algorithm: srh.SHA256, Secret: "seven"}, {ID: 8, Algorithm: srh.SHA1, Secret: "eight"}}
 }

@@ -1,0 +1,411 @@
+package forwarder_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"seg6lab/forwarder"
+	"seg6lab/forwarder/srh"
+)
+
+// kernelRouter is the kernel with the configuration of a forwarder: a router
+// namespace, and one around it where packet sockets stand for the neighbours.
+//
+//	around: p0 --- r0 router r1 --- p1
+type kernelRouter struct {
+	t       testing.TB
+	router  *namespace
+	around  *namespace
+	sockets []int
+	serial  uint32
+}
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+// namespace is an anonymous network namespace.
+type namespace struct {
+	t testing.TB
+	h netns.NsHandle
+	*netlink.Handle
+}
+
+func newNamespace(t testing.TB) *namespace {
+	t.Helper()
+	n := &namespace{t: t}
+	onThread(t, func() error {
+		h, err := netns.New()
+		n.h = h
+		return err
+	})
+	handle, err := netlink.NewHandleAt(n.h, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatalf("netlink in a new namespace: %v", err)
+	}
+	n.Handle = handle
+	t.Cleanup(func() {
+		n.Close()
+		n.h.Close()
+	})
+	n.check(n.LinkSetUp(n.link("lo")), "raise lo")
+	return n
+}
+
+// onThread runs f on a thread that ends with it, so that it may change the
+// thread's namespace.
+func onThread(t testing.TB, f func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- f()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *namespace) do(f func() error) {
+	n.t.Helper()
+	onThread(n.t, func() error {
+		if err := netns.Set(n.h); err != nil {
+			return fmt.Errorf("enter namespace: %w", err)
+		}
+		return f()
+	})
+}
+
+func (n *namespace) check(err error, format string, args ...any) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("%s: %v", fmt.Sprintf(format, args...), err)
+	}
+}
+
+func (n *namespace) link(name string) netlink.Link {
+	n.t.Helper()
+	l, err := n.LinkByName(name)
+	n.check(err, "link %s", name)
+	return l
+}
+
+func (n *namespace) sysctl(name, value string) {
+	n.t.Helper()
+	n.do(func() error {
+		return os.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), []byte(value), 0)
+	})
+}
+
+// newKernelRouter installs the configuration in the kernel. Its devices must be
+// called r0, r1 and so on.
+func newKernelRouter(t testing.TB, c forwarder.Config) *kernelRouter {
+	t.Helper()
+	needRoot(t)
+	k := &kernelRouter{t: t, router: newNamespace(t), around: newNamespace(t)}
+	n := k.router
+	for name, value := range map[string]string{
+		"net.ipv6.conf.default.addr_gen_mode": "1", "net.ipv6.conf.default.accept_dad": "0",
+		"net.ipv6.conf.default.accept_ra": "0", "net.ipv6.auto_flowlabels": "0",
+		"net.ipv4.conf.all.rp_filter": "0", "net.ipv4.conf.default.rp_filter": "0",
+		"net.ipv4.conf.all.send_redirects": "0", "net.ipv4.conf.default.send_redirects": "0",
+	} {
+		n.sysctl(name, value)
+	}
+	k.around.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+	for i, d := range c.Devices {
+		k.addDevice(i, d)
+	}
+	for name, value := range c.Sysctls {
+		n.sysctl(name, value)
+	}
+	for dev, prefixes := range c.Addresses {
+		for _, p := range prefixes {
+			n.check(n.AddrAdd(n.link(dev), &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}), "address %s", p)
+		}
+	}
+	for _, e := range c.Neighbours {
+		n.check(n.NeighSet(&netlink.Neigh{LinkIndex: n.link(e.Dev).Attrs().Index, IP: e.To.AsSlice(),
+			HardwareAddr: e.LLAddr[:], State: netlink.NUD_PERMANENT}), "neighbour %s", e.To)
+	}
+	if c.TunSrc.IsValid() {
+		n.seg6Genl(3, nl.NewRtAttr(1, c.TunSrc.AsSlice()))
+	}
+	for _, key := range c.HMAC {
+		n.seg6Genl(1, nl.NewRtAttr(3, native32(key.ID)), nl.NewRtAttr(4, []byte(key.Secret)),
+			nl.NewRtAttr(5, []byte{byte(len(key.Secret))}), nl.NewRtAttr(6, []byte{byte(key.Algorithm)}))
+	}
+	for _, r := range c.Routes {
+		n.addRoute(r)
+	}
+	return k
+}
+
+func (k *kernelRouter) addDevice(i int, d forwarder.Device) {
+	k.t.Helper()
+	n := k.router
+	peer := fmt.Sprintf("p%d", i)
+	veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: peer, PeerNamespace: netlink.NsFd(k.around.h)}
+	veth.Name, veth.HardwareAddr, veth.MTU = d.Name, d.MAC[:], 1500
+	n.check(n.LinkAdd(veth), "device %s", d.Name)
+	n.check(n.LinkSetUp(n.link(d.Name)), "raise %s", d.Name)
+	k.around.check(k.around.LinkSetUp(k.around.link(peer)), "raise %s", peer)
+	if d.MTU != 0 {
+		n.check(n.LinkSetMTU(n.link(d.Name), d.MTU), "MTU of %s", d.Name)
+	}
+	k.around.do(func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
+		if err != nil {
+			return fmt.Errorf("packet socket on %s: %w", peer, err)
+		}
+		k.sockets = append(k.sockets, fd)
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
+			return fmt.Errorf("packet socket on %s: auxiliary data: %w", peer, err)
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: k.around.link(peer).Attrs().Index})
+	})
+	k.t.Cleanup(func() { unix.Close(k.sockets[i]) })
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+func native32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// seg6Genl sends a command of the generic netlink family SEG6.
+func (n *namespace) seg6Genl(command uint8, attrs ...*nl.RtAttr) {
+	n.t.Helper()
+	n.do(func() error {
+		family, err := netlink.GenlFamilyGet("SEG6")
+		if err != nil {
+			return fmt.Errorf("generic netlink family SEG6: %w", err)
+		}
+		r := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
+		r.AddData(&nl.Genlmsg{Command: command, Version: 1})
+		for _, a := range attrs {
+			r.AddData(a)
+		}
+		_, err = r.Execute(unix.NETLINK_GENERIC, 0)
+		return err
+	})
+}
+
+// rawEncap is a lightweight tunnel as the kernel reads it.
+type rawEncap struct {
+	kind int
+	body []byte
+}
+
+func (e *rawEncap) Type() int                { return e.kind }
+func (e *rawEncap) Decode([]byte) error      { return errors.ErrUnsupported }
+func (e *rawEncap) Encode() ([]byte, error)  { return e.body, nil }
+func (e *rawEncap) String() string           { return fmt.Sprintf("%x", e.body) }
+func (e *rawEncap) Equal(netlink.Encap) bool { return false }
+
+func (n *namespace) addRoute(r forwarder.Route) {
+	n.t.Helper()
+	route := &netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice(), MTU: r.MTU, Table: int(r.Table)}
+	types := map[string]int{"blackhole": unix.RTN_BLACKHOLE, "unreachable": unix.RTN_UNREACHABLE,
+		"prohibit": unix.RTN_PROHIBIT, "throw": unix.RTN_THROW}
+	route.Type = types[r.Type]
+	if r.Dev != "" {
+		route.LinkIndex = n.link(r.Dev).Attrs().Index
+	}
+	switch {
+	case r.Encap != nil:
+		modes := []string{"inline", "encap", "l2encap", "encap.red", "l2encap.red"}
+		mode := slices.Index(modes, r.Encap.Mode)
+		body := append(native32(uint32(mode)), n.srh(r.Encap, mode == 0)...)
+		route.Encap = &rawEncap{5, nl.NewRtAttr(1, body).Serialize()}
+	case r.Local != nil:
+		route.Encap = &rawEncap{7, n.seg6local(r.Local)}
+	}
+	n.check(n.RouteAdd(route), "route %s", r.To)
+}
+
+// srh is the SRH of a route as iproute2 sends it.
+func (n *namespace) srh(e *forwarder.Encap, inline bool) []byte {
+	n.t.Helper()
+	path := slices.Clone(e.Segs)
+	if inline {
+		path = append(path, netip.IPv6Unspecified())
+	}
+	h := srh.New(0, path...)
+	if e.HMAC != 0 {
+		h.Flags, h.TLVs = srh.FlagHMAC, []srh.TLV{srh.NewHMAC(e.HMAC)}
+	}
+	b, err := h.AppendBinary(nil)
+	n.check(err, "encode SRH")
+	return b
+}
+
+func (n *namespace) seg6local(l *forwarder.Local) []byte {
+	n.t.Helper()
+	actions := map[string]uint32{"End": 1, "End.X": 2, "End.T": 3, "End.DX2": 4, "End.DX6": 5, "End.DX4": 6,
+		"End.DT6": 7, "End.DT4": 8, "End.B6": 9, "End.B6.Encaps": 10, "End.DT46": 16}
+	b := nl.NewRtAttr(1, native32(actions[l.Action])).Serialize()
+	add := func(kind int, value []byte) { b = append(b, nl.NewRtAttr(kind, value).Serialize()...) }
+	if l.SRH != nil {
+		add(2, n.srh(l.SRH, l.Action == "End.B6"))
+	}
+	if l.Table != 0 {
+		add(3, native32(l.Table))
+	}
+	if l.NH4.IsValid() {
+		add(4, l.NH4.AsSlice())
+	}
+	if l.NH6.IsValid() {
+		add(5, l.NH6.AsSlice())
+	}
+	if l.OIF != "" {
+		add(7, native32(uint32(n.link(l.OIF).Attrs().Index)))
+	}
+	if len(l.Flavors) > 0 {
+		bits := map[string]uint32{"psp": 1 << 1, "usp": 1 << 2, "usd": 1 << 3, "next-csid": 1 << 4}
+		var operation uint32
+		for _, f := range l.Flavors {
+			operation |= bits[f]
+		}
+		nested := nl.NewRtAttr(1, native32(operation)).Serialize()
+		if l.LBLen != 0 {
+			nested = append(nested, nl.NewRtAttr(2, []byte{l.LBLen}).Serialize()...)
+		}
+		if l.NFLen != 0 {
+			nested = append(nested, nl.NewRtAttr(3, []byte{l.NFLen}).Serialize()...)
+		}
+		add(11|unix.NLA_F_NESTED, nested)
+	}
+	return b
+}
+
+// marker is a packet that every router of these tests forwards to r1: what the
+// kernel sent before it has answered the frame before it.
+func (k *kernelRouter) marker() []byte {
+	k.serial++
+	b := bytesOf(k.t, etherIn, "60000000 000c 3b 40", host, "fc000000000000000000000000ffffff", "6d61726b 6d61726b")
+	return binary.BigEndian.AppendUint32(b, k.serial)
+}
+
+// through gives what the kernel sends for a frame.
+func (k *kernelRouter) through(port int, frame []byte) (out []sent) {
+	k.t.Helper()
+	mark := k.marker()
+	for _, f := range [][]byte{frame, mark} {
+		to := port
+		if &f[0] == &mark[0] {
+			to = 0
+		}
+		if err := unix.Send(k.sockets[to], f, 0); err != nil {
+			k.t.Fatalf("send to the kernel: %v", err)
+		}
+	}
+	tail := mark[len(mark)-12:]
+	deadline := time.Now().Add(5 * time.Second)
+	for !k.collect(1, tail, &out) {
+		if time.Now().After(deadline) {
+			k.t.Fatal("the kernel did not forward the marker in 5 s")
+		}
+		k.wait(deadline)
+	}
+	for i := range k.sockets {
+		if i != 1 {
+			k.collect(i, tail, &out)
+		}
+	}
+	return out
+}
+
+// wait until the socket of port 1 can be read.
+func (k *kernelRouter) wait(deadline time.Time) {
+	fds := []unix.PollFd{{Fd: int32(k.sockets[1]), Events: unix.POLLIN}}
+	if _, err := unix.Poll(fds, int(time.Until(deadline).Milliseconds())); err != nil && err != unix.EINTR {
+		k.t.Fatalf("poll: %v", err)
+	}
+}
+
+// collect reads what was sent to a port and reports whether the marker was
+// among it.
+func (k *kernelRouter) collect(port int, marker []byte, out *[]sent) bool {
+	b, control := make([]byte, 65536), make([]byte, 128)
+	for {
+		n, size, _, from, err := unix.Recvmsg(k.sockets[port], b, control, unix.MSG_DONTWAIT)
+		if err == unix.EAGAIN {
+			return false
+		}
+		if err != nil {
+			k.t.Fatalf("receive on port %d: %v", port, err)
+		}
+		frame := withTag(bytes.Clone(b[:n]), control[:size])
+		switch {
+		case from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING, isMLD(frame):
+		case bytes.HasSuffix(frame, marker):
+			return true
+		default:
+			*out = append(*out, sent{port, frame})
+		}
+	}
+}
+
+// withTag puts the VLAN tag back that the kernel keeps beside the frame.
+func withTag(frame, control []byte) []byte {
+	const auxdata = 20 // struct tpacket_auxdata
+	if len(control) < unix.CmsgLen(auxdata) {
+		return frame
+	}
+	aux := control[unix.CmsgLen(0):]
+	status := binary.NativeEndian.Uint32(aux)
+	if status&unix.TP_STATUS_VLAN_VALID == 0 {
+		return frame
+	}
+	tag := binary.BigEndian.AppendUint16(nil, binary.NativeEndian.Uint16(aux[18:]))
+	tag = binary.BigEndian.AppendUint16(tag, binary.NativeEndian.Uint16(aux[16:]))
+	return slices.Insert(frame, 12, tag...)
+}
+
+// isMLD: the kernel reports the groups that it listens to when it likes.
+func isMLD(frame []byte) bool { return bytes.HasPrefix(frame, []byte{0x33, 0x33, 0, 0, 0, 0x16}) }
+
+// normal hides what the kernel draws at random: identification and checksums
+// of the ICMP messages that it sends itself.
+func normal(s []sent) []sent {
+	for i := range s {
+		f := s[i].frame
+		if len(f) >= 34 && f[12] == 8 && f[13] == 0 && f[23] == 1 && f[14] == 0x45 && f[15] >= 0xc0 {
+			f[18], f[19], f[24], f[25] = 0, 0, 0, 0
+		}
+	}
+	slices.SortStableFunc(s, func(a, b sent) int { return a.port - b.port })
+	return s
+}
+
+// compare sends the frame through both and reports a difference.
+func compare(t testing.TB, k *kernelRouter, f *forwarder.Forwarder, port int, frame []byte) (equal bool) {
+	t.Helper()
+	want, got := normal(k.through(port, frame)), normal(through(f, port, frame))
+	equal = slices.EqualFunc(want, got, func(a, b sent) bool { return a.port == b.port && bytes.Equal(a.frame, b.frame) })
+	if !equal {
+		t.Errorf("frame on port %d: %x\nkernel\n%v\nforwarder\n%v\ndrops %v", port, frame, want, got, f.Drops())
+	}
+	return equal
+}
