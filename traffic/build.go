@@ -15,15 +15,15 @@ type filled struct {
 	spans  [][2]int // the bits of the header that each field takes, end excluded
 }
 
-// context is what a computed field is computed from.
-type context struct {
+// scope is what a computed field is computed from.
+type scope struct {
 	stack   []*filled
 	at      int
 	header  []byte // the layer itself, with zeros for what is not known yet
 	payload []byte // everything that the layer carries
 }
 
-func (c *context) layer() *filled { return c.stack[c.at] }
+func (c *scope) layer() *filled { return c.stack[c.at] }
 
 func (f *filled) list(name string) []netip.Addr {
 	l, _ := f.vals[f.typ.index[name]].([]netip.Addr)
@@ -66,7 +66,7 @@ func (p *Packet) fill() ([]*filled, error) {
 	var payload []byte
 	for i := len(stack) - 1; i >= 0; i-- {
 		f := stack[i]
-		c := &context{stack: stack, at: i, payload: payload}
+		c := &scope{stack: stack, at: i, payload: payload}
 		if err := f.compute(c); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.typ.name, err)
 		}
@@ -82,7 +82,7 @@ func (p *Packet) fill() ([]*filled, error) {
 }
 
 // compute fills in the computed fields of one layer and encodes it.
-func (f *filled) compute(c *context) (err error) {
+func (f *filled) compute(c *scope) (err error) {
 	for _, sums := range []bool{false, true} {
 		if c.header, err = f.encode(); err != nil {
 			return err
@@ -187,7 +187,7 @@ func checksum(parts ...[]byte) uint64 {
 
 // transportSum is the checksum of an upper layer with the pseudo-header of the
 // IP layer below, 0 when there is none. noZero: a sum of 0 is sent as 0xffff (UDP).
-func (c *context) transportSum(proto byte, noZero bool) uint64 {
+func (c *scope) transportSum(proto byte, noZero bool) uint64 {
 	pseudo := c.pseudoHeader(proto, len(c.header)+len(c.payload))
 	if pseudo == nil {
 		return 0
@@ -201,7 +201,7 @@ func (c *context) transportSum(proto byte, noZero bool) uint64 {
 
 // pseudoHeader follows RFC 8200 section 8.1: with a routing header that has
 // segments left the destination is that of the last segment.
-func (c *context) pseudoHeader(proto byte, length int) []byte {
+func (c *scope) pseudoHeader(proto byte, length int) []byte {
 	var final *netip.Addr
 	for i := c.at - 1; i >= 0; i-- {
 		f := c.stack[i]

@@ -18,10 +18,10 @@ type field struct {
 	bits int   // width of a numeric field; 0 for bytes, addresses and lists
 	def  value // when left out; nil with auto
 
-	auto func(*context) uint64 // computes the value from the built packet, instead of def
-	sum  bool                  // auto runs after every other field is known: a checksum
-	when func(*filled) bool    // the header has the field only then; nil: always
-	size sizeFunc              // of a field without bits
+	auto func(*scope) uint64 // computes the value from the built packet, instead of def
+	sum  bool                // auto runs after every other field is known: a checksum
+	when func(*filled) bool  // the header has the field only then; nil: always
+	size sizeFunc            // of a field without bits
 
 	names map[string]uint64 // words that stand for numbers
 	flags []string          // names of single bits, the lowest first

@@ -61,11 +61,11 @@ func xnum(name string, bits int, def uint64) field {
 	return field{name: name, kind: hexdec, bits: bits, def: def}
 }
 
-func auto(name string, bits int, f func(*context) uint64) field {
+func auto(name string, bits int, f func(*scope) uint64) field {
 	return field{name: name, kind: decimal, bits: bits, auto: f}
 }
 
-func checksumField(name string, f func(*context) uint64) field {
+func checksumField(name string, f func(*scope) uint64) field {
 	return field{name: name, kind: hexdec, bits: 16, auto: f, sum: true}
 }
 
@@ -152,11 +152,11 @@ var table = []layerType{
 	{
 		name: "IP",
 		fields: []field{
-			num("version", 4, 4), auto("ihl", 4, func(c *context) uint64 { return uint64(len(c.header)/4) & 0xf }),
-			xnum("tos", 8, 0), auto("len", 16, func(c *context) uint64 { return uint64(len(c.header) + len(c.payload)) }),
+			num("version", 4, 4), auto("ihl", 4, func(c *scope) uint64 { return uint64(len(c.header)/4) & 0xf }),
+			xnum("tos", 8, 0), auto("len", 16, func(c *scope) uint64 { return uint64(len(c.header) + len(c.payload)) }),
 			num("id", 16, 1), flagField("flags", 3, 0, "MF", "DF", "evil"), num("frag", 13, 0),
 			num("ttl", 8, 64), num("proto", 8, 0).named(protocols),
-			checksumField("chksum", func(c *context) uint64 { return checksum(c.header) }),
+			checksumField("chksum", func(c *scope) uint64 { return checksum(c.header) }),
 			ip4Field("src", 0), ip4Field("dst", 0x7f000001),
 			bytesField("options", "", until("ihl", 4, 0)),
 		},
@@ -190,7 +190,7 @@ var table = []layerType{
 		name: "IPv6ExtHdrRouting", like: []string{"IPv6"},
 		fields: []field{
 			num("nh", 8, 59).named(protocols), auto("len", 8, extLen), num("type", 8, 0),
-			auto("segleft", 8, func(c *context) uint64 { return uint64(len(c.layer().list("addresses"))) & 0xff }), num("reserved", 32, 0),
+			auto("segleft", 8, func(c *scope) uint64 { return uint64(len(c.layer().list("addresses"))) & 0xff }), num("reserved", 32, 0),
 			{name: "addresses", kind: ipv6s, def: []netip.Addr{}, size: until("len", 8, 8)},
 		},
 	},
@@ -265,8 +265,8 @@ var table = []layerType{
 		name: "UDP",
 		fields: []field{
 			num("sport", 16, 53), num("dport", 16, 53),
-			auto("len", 16, func(c *context) uint64 { return uint64(len(c.header) + len(c.payload)) }),
-			checksumField("chksum", func(c *context) uint64 { return c.transportSum(17, true) }),
+			auto("len", 16, func(c *scope) uint64 { return uint64(len(c.header) + len(c.payload)) }),
+			checksumField("chksum", func(c *scope) uint64 { return c.transportSum(17, true) }),
 		},
 		inner: says("len", 8),
 	},
@@ -274,9 +274,9 @@ var table = []layerType{
 		name: "TCP",
 		fields: []field{
 			num("sport", 16, 20), num("dport", 16, 80), num("seq", 32, 0), num("ack", 32, 0),
-			auto("dataofs", 4, func(c *context) uint64 { return uint64(len(c.header)/4) & 0xf }), num("reserved", 3, 0),
+			auto("dataofs", 4, func(c *scope) uint64 { return uint64(len(c.header)/4) & 0xf }), num("reserved", 3, 0),
 			flagField("flags", 9, 2, "F", "S", "R", "P", "A", "U", "E", "C", "N"), num("window", 16, 8192),
-			checksumField("chksum", func(c *context) uint64 { return c.transportSum(6, false) }), num("urgptr", 16, 0),
+			checksumField("chksum", func(c *scope) uint64 { return c.transportSum(6, false) }), num("urgptr", 16, 0),
 			{name: "options", kind: tcpOptions, def: "", size: until("dataofs", 4, 0)},
 		},
 	},
@@ -358,7 +358,7 @@ var tag = []field{num("prio", 3, 0), num("id", 1, 0), num("vlan", 12, 1), xnum("
 // and behind options.
 var autopad = field{name: "autopad", kind: decimal, def: uint64(1)}
 
-var icmp6Sum = checksumField("cksum", func(c *context) uint64 { return c.transportSum(58, false) })
+var icmp6Sum = checksumField("cksum", func(c *scope) uint64 { return c.transportSum(58, false) })
 
 func icmp6(name string, typ uint64, payload string, fields ...field) layerType {
 	return layerType{
@@ -482,14 +482,14 @@ func vxlanFlag(mask, want uint64) func(*filled) bool {
 	return func(f *filled) bool { return f.number("flags")&mask == want }
 }
 
-func payloadLen(c *context) uint64 { return uint64(len(c.payload)) }
+func payloadLen(c *scope) uint64 { return uint64(len(c.payload)) }
 
 // valueLen is the length of a TLV's value: the TLV less type and length.
-func valueLen(c *context) uint64 { return uint64(len(c.header)-2) & 0xff }
+func valueLen(c *scope) uint64 { return uint64(len(c.header)-2) & 0xff }
 
-func headerSum(c *context) uint64 { return checksum(slices.Concat(c.header, c.payload)) }
+func headerSum(c *scope) uint64 { return checksum(slices.Concat(c.header, c.payload)) }
 
-func greSum(c *context) uint64 {
+func greSum(c *scope) uint64 {
 	if c.layer().number("chksum_present") == 0 {
 		return 0
 	}
@@ -510,10 +510,10 @@ func padSRH(_ *filled, given bool, b []byte) []byte {
 }
 
 // extLen is Hdr Ext Len: the header in units of 8 bytes, less the first.
-func extLen(c *context) uint64 { return uint64(len(c.header)-8) / 8 & 0xff }
+func extLen(c *scope) uint64 { return uint64(len(c.header)-8) / 8 & 0xff }
 
 // lastAddress is the index of the last address of the list.
-func lastAddress(c *context) uint64 {
+func lastAddress(c *scope) uint64 {
 	n := len(c.layer().list("addresses"))
 	return uint64(max(n-1, 0)) & 0xff
 }
