@@ -1,0 +1,164 @@
+package vm
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Report is what the guest's kernel complained about.
+type Report struct {
+	Kind string // panic, oops, warning, lockdep, KASAN, out of memory, ...
+	Line string // the line that says so
+	Log  string // the console around it
+}
+
+func (r *Report) Error() string {
+	return fmt.Sprintf("guest kernel: %s: %s\n%s", r.Kind, r.Line, indent(r.Log))
+}
+
+// complaints are the reports that fail a run, in the words of the kernel. The
+// first row that matches a line names it.
+var complaints = []struct {
+	kind    string
+	pattern *regexp.Regexp
+}{
+	{"KASAN", regexp.MustCompile(`BUG: KASAN: `)},                                                                                       // mm/kasan/report.c
+	{"KCSAN", regexp.MustCompile(`BUG: KCSAN: `)},                                                                                       // kernel/kcsan/report.c
+	{"KFENCE", regexp.MustCompile(`BUG: KFENCE: `)},                                                                                     // mm/kfence/report.c
+	{"KMSAN", regexp.MustCompile(`BUG: KMSAN: `)},                                                                                       // mm/kmsan/report.c
+	{"UBSAN", regexp.MustCompile(`UBSAN: `)},                                                                                            // lib/ubsan.c
+	{"memory leak", regexp.MustCompile(`kmemleak: \d+ new suspected memory leaks`)},                                                     // mm/kmemleak.c
+	{"panic", regexp.MustCompile(`Kernel panic - not syncing`)},                                                                         // kernel/panic.c
+	{"soft lockup", regexp.MustCompile(`watchdog: BUG: soft lockup`)},                                                                   // kernel/watchdog.c
+	{"hard lockup", regexp.MustCompile(`Watchdog detected hard LOCKUP`)},                                                                // kernel/watchdog.c
+	{"oops", regexp.MustCompile(`BUG: (unable to handle|kernel NULL pointer|scheduling while atomic|sleeping function|workqueue)`)},     // arch/x86/mm/fault.c, kernel/sched/core.c
+	{"oops", regexp.MustCompile(`(kernel BUG at |Oops: |general protection fault|Internal error:|stack-protector:|divide error:)`)},     // lib/bug.c, arch/x86/kernel/traps.c
+	{"slab corruption", regexp.MustCompile(`BUG [\w.-]+ ?(\(.*\))?: `)},                                                                 // mm/slub.c, slab_bug
+	{"page state", regexp.MustCompile(`BUG: Bad (page|rss)`)},                                                                           // mm/page_alloc.c
+	{"lockdep", regexp.MustCompile(`WARNING: (possible|inconsistent|suspicious|bad unlock|nested lock|held lock|lock held|Nested)`)},    // kernel/locking/lockdep.c
+	{"lockdep", regexp.MustCompile(`(INFO: trying to register non-static key|BUG: .*lock.* (bad magic|wrong|recursion|lockup))`)},       // kernel/locking
+	{"warning", regexp.MustCompile(`WARNING: (CPU: \d+ PID: \d+ at |.* at .*/.*\.[ch]:\d+)`)},                                           // kernel/panic.c, __warn
+	{"hung task", regexp.MustCompile(`INFO: task .* blocked (for more than|in I/O wait for more than)`)},                                // kernel/hung_task.c
+	{"RCU stall", regexp.MustCompile(`rcu: INFO: .* (self-)?detected (expedited )?stall`)},                                              // kernel/rcu/tree_stall.h
+	{"out of memory", regexp.MustCompile(`(invoked oom-killer|Out of memory: |Memory cgroup out of memory: |System is deadlocked on)`)}, // mm/oom_kill.c
+	{"reference leak", regexp.MustCompile(`unregister_netdevice: waiting for `)},                                                        // net/core/dev.c
+}
+
+// stamp is what printk.time puts before a line.
+var stamp = regexp.MustCompile(`^(\[ *\d+\.\d+\] ?)?`)
+
+func classify(line string) (kind string, ok bool) {
+	for _, c := range complaints {
+		if c.pattern.MatchString(line) {
+			return c.kind, true
+		}
+	}
+	return "", false
+}
+
+const (
+	consoleKeep  = 64 << 10               // bytes of console kept
+	reportBefore = 10                     // lines shown before the complaint
+	reportAfter  = 100                    // lines shown from it on
+	reportQuiet  = 300 * time.Millisecond // a report is whole once the console was quiet for so long
+	tailLines    = 25                     // lines shown when a guest says nothing of itself
+)
+
+// console follows what the guest's kernel prints.
+type console struct {
+	// found is called once, after the first complaint is whole.
+	found func(*Report)
+
+	mu      sync.Mutex
+	text    []byte // the last consoleKeep bytes
+	partial []byte // a line that has not ended
+	kind    string
+	line    string
+	timer   *time.Timer
+	told    bool
+}
+
+func (c *console) follow(r io.Reader) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := r.Read(buf)
+		c.add(buf[:n])
+		if err != nil {
+			c.flush()
+			return
+		}
+	}
+}
+
+func (c *console) add(b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b = bytes.ReplaceAll(b, []byte{'\r'}, nil)
+	if c.text = append(c.text, b...); len(c.text) > consoleKeep {
+		c.text = append(c.text[:0], c.text[len(c.text)-consoleKeep:]...)
+	}
+	c.partial = append(c.partial, b...)
+	for {
+		line, rest, ok := bytes.Cut(c.partial, []byte{'\n'})
+		if !ok {
+			break
+		}
+		c.look(string(line))
+		c.partial = append(c.partial[:0], rest...)
+	}
+	if c.timer != nil {
+		c.timer.Reset(reportQuiet)
+	}
+}
+
+func (c *console) look(line string) {
+	if c.kind != "" {
+		return
+	}
+	if kind, ok := classify(line); ok {
+		c.kind, c.line = kind, stamp.ReplaceAllString(line, "")
+		c.timer = time.AfterFunc(reportQuiet, c.flush)
+	}
+}
+
+// flush tells of a complaint, if there is one.
+func (c *console) flush() {
+	c.mu.Lock()
+	r := c.report()
+	tell := r != nil && !c.told
+	c.told = c.told || tell
+	c.mu.Unlock()
+	if tell {
+		c.found(r)
+	}
+}
+
+func (c *console) report() *Report {
+	if c.kind == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(string(c.text), "\n"), "\n")
+	at := 0
+	for i, l := range lines {
+		if strings.HasSuffix(l, c.line) {
+			at = i
+			break
+		}
+	}
+	return &Report{Kind: c.kind, Line: c.line, Log: strings.Join(lines[max(0, at-reportBefore):min(len(lines), at+reportAfter)], "\n")}
+}
+
+// tail is the end of what was printed.
+func (c *console) tail() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lines := strings.Split(strings.TrimRight(string(c.text), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+}
+
+func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }
