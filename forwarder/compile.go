@@ -77,6 +77,7 @@ func compile(config *Config) (*Forwarder, error) {
 		}
 	}
 	c.resolveTables()
+	c.byDestination = c.fib4.ByDestination() && c.fib6.ByDestination()
 	if err := errors.Join(append(c.sysctl.errs, c.errs...)...); err != nil {
 		return nil, err
 	}

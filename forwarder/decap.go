@@ -27,9 +27,12 @@ func (w *Worker) exposed(p *packet, e *endpoint, proto byte) bool {
 	return w.decapsulate(p, proto, at)
 }
 
+// leastLen is how long at least a packet of a protocol is.
+var leastLen = [256]uint8{srh.IPv6: ipv6Len, srh.IPv4: ipv4Len, srh.Ethernet: etherLen}
+
 // decapsulate makes what begins at off the packet.
 func (w *Worker) decapsulate(p *packet, proto byte, off int) bool {
-	least := map[byte]int{srh.IPv6: ipv6Len, srh.IPv4: ipv4Len, srh.Ethernet: etherLen}[proto]
+	least := int(leastLen[proto])
 	if p.len() < off+least {
 		return w.drop(dropMalformed)
 	}

@@ -1,6 +1,11 @@
 package forwarder
 
-import "net/netip"
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"seg6lab/forwarder/fib"
+)
 
 // kind is what becomes of packets that a route without a tunnel matches.
 type kind uint8
@@ -37,32 +42,36 @@ func (d *dst) isLoopback() bool { return d.kind == local && (d.dev == nil || d.d
 
 // lookup6 is the route of an IPv6 packet that came in on the packet's device.
 func (w *Worker) lookup6(p *packet, to [16]byte) *dst {
+	e := w.cache.entry(p.domain, binary.BigEndian.Uint64(to[:]), binary.BigEndian.Uint64(to[8:]))
+	if e.hit {
+		return e.dst
+	}
 	k := &w.key
-	k.Dst, k.Src = netip.AddrFrom16(to), netip.AddrFrom16(*p.src6())
-	return w.lookup(p, true)
+	k.Dst, k.Src, k.L3Domain = netip.AddrFrom16(to), netip.AddrFrom16(*p.src6()), p.domain.table6
+	return w.lookup(p, w.f.fib6, e)
 }
 
+// lookup4 is lookup6 for IPv4.
 func (w *Worker) lookup4(p *packet, to [4]byte) *dst {
+	e := w.cache.entry(p.domain, allOnes, uint64(binary.BigEndian.Uint32(to[:])))
+	if e.hit {
+		return e.dst
+	}
 	k := &w.key
-	k.Dst, k.Src = netip.AddrFrom4(to), netip.AddrFrom4(*p.src4())
-	return w.lookup(p, false)
+	k.Dst, k.Src, k.L3Domain = netip.AddrFrom4(to), netip.AddrFrom4(*p.src4()), p.domain.table4
+	return w.lookup(p, w.f.fib4, e)
 }
 
-func (w *Worker) lookup(p *packet, v6 bool) *dst {
-	k := &w.key
-	k.IIF = 0
+func (w *Worker) lookup(p *packet, f *fib.FIB[*dst], e *cached) *dst {
+	w.key.IIF = 0
 	if p.in != nil && !p.own {
-		k.IIF = p.in.index
+		w.key.IIF = p.in.index
 	}
-	k.L3Domain = p.domain.table4
-	f := w.f.fib4
-	if v6 {
-		k.L3Domain, f = p.domain.table6, w.f.fib6
+	d, _ := f.Lookup(&w.key)
+	if w.f.byDestination {
+		e.hit, e.dst = true, d
 	}
-	if d, ok := f.Lookup(k); ok {
-		return d
-	}
-	return nil
+	return d
 }
 
 // maxDepth bounds how often one packet may go through the routing table.

@@ -34,13 +34,15 @@ type Forwarder struct {
 	domains []*domain
 	fib4    *fib.FIB[*dst]
 	fib6    *fib.FIB[*dst]
-	tunsrc  [16]byte
-	hmac    map[uint32]*hmacKey
-	own     ownAddresses
-	sids    []*endpoint
-	neigh   neighTable
-	limit   rateLimit
-	seed    uint32
+	// byDestination: routes may be cached by destination.
+	byDestination bool
+	tunsrc        [16]byte
+	hmac          map[uint32]*hmacKey
+	own           ownAddresses
+	sids          []*endpoint
+	neigh         neighTable
+	limit         rateLimit
+	seed          uint32
 	// ident numbers the IPv4 packets of the router.
 	ident atomic.Uint32
 	now   func() time.Time
@@ -93,6 +95,7 @@ type Worker struct {
 	sids  []sidCounters
 	stats [reasons]atomic.Uint64
 	key   fib.Key[*dst]
+	cache routeCache
 }
 
 // Counters are what the kernel counts for a route with "count".

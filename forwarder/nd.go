@@ -38,7 +38,11 @@ func (w *Worker) receiveND(p *packet, b []byte) {
 		return
 	}
 	target := netip.AddrFrom16([16]byte(b[8:]))
-	mac, given, ok := linkOption(b[ndLen:], map[byte]byte{ndSolicitation: ndSourceLink, ndAdvertisement: ndTargetLink}[b[0]])
+	option := byte(ndSourceLink)
+	if b[0] == ndAdvertisement {
+		option = ndTargetLink
+	}
+	mac, given, ok := linkOption(b[ndLen:], option)
 	if !ok || target.IsMulticast() {
 		w.drop(dropMalformed)
 		return

@@ -106,6 +106,17 @@ func (f *FIB[V]) AddRule(r Rule) {
 	f.rules = slices.Insert(f.rules, at, n)
 }
 
+// ByDestination reports whether the route depends on nothing but destination
+// and VRF: no rule asks for more.
+func (f *FIB[V]) ByDestination() bool {
+	for i := range f.rules {
+		if r := &f.rules[i]; r.From.IsValid() || r.IIF != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Lookup asks the rules in order and returns the first route that one of them
 // finds.
 func (f *FIB[V]) Lookup(k *Key[V]) (v V, ok bool) {
