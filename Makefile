@@ -1,0 +1,46 @@
+# make demo   the main job: cases on this machine's kernel, bytes asserted
+# make test   every test
+# make bench  up and down of labs beside ip -batch
+# Each installs what it needs and says so; see README.md.
+
+GO ?= go
+BIN := bin/seg6lab
+
+# Debian packages, by what needs them.
+RUN_PACKAGES  := iproute2 procps
+TEST_PACKAGES := $(RUN_PACKAGES) iputils-ping python3-scapy tshark
+
+.DEFAULT_GOAL := build
+.PHONY: build demo test bench generate clean root packages-run packages-test
+
+build: $(BIN)
+
+# The Go command knows best what is out of date.
+.PHONY: $(BIN)
+$(BIN):
+	@mkdir -p $(dir $@)
+	@$(GO) build -o $@ ./cmd/seg6lab
+
+demo: root packages-run $(BIN)
+	@$(BIN) run --verbose demo
+
+test: root packages-test $(BIN)
+	@ci/test.sh
+
+bench: root packages-run
+	@$(GO) test -run '^$$' -bench . -benchtime 3x ./lab
+
+generate:
+	$(GO) generate ./...
+
+clean:
+	rm -rf bin
+
+root:
+	@test "$$(id -u)" = 0 || { echo "root is needed to create network namespaces: run it with sudo" >&2; exit 3; }
+
+packages-run:
+	@ci/packages.sh $(RUN_PACKAGES)
+
+packages-test:
+	@ci/packages.sh $(TEST_PACKAGES)

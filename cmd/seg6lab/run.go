@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"seg6lab/lab"
+	"seg6lab/specs"
+)
+
+type runFlags struct {
+	all, list, verbose, asJSON bool
+	labels                     []string
+	report                     string
+}
+
+func newRunCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run CASE... | --all",
+		Short: "Run cases: build, send, assert, take down",
+		Long: `Runs cases and says which held. A case is named by a shipped case (seg6lab run
+--list), by a file or by a directory. NAME stands for every case of its
+matrix; NAME/ROW,ROW for one; * for anything between slashes.
+
+A failed expectation is shown layer by layer beside what arrived, and the
+captured frames are kept as pcapng. Exit code: 0 all held, 1 one failed, 2 bad
+input, 3 this machine lacks what a case requires, 4 the lab itself failed.`,
+		Example: `  seg6lab run --list
+  seg6lab run headend-encap
+  seg6lab run 'headend-encap/v6*' my/case.yaml --report out
+  seg6lab run --all --label '!slow'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cases, err := chooseCases(args, f)
+			if err != nil {
+				return inputError{err}
+			}
+			if f.list {
+				return listCases(cmd, cases, f.asJSON)
+			}
+			return runCases(cmd, cases, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.all, "all", false, "every shipped case")
+	flags.BoolVar(&f.list, "list", false, "list the cases instead of running them")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show what was sent and what arrived")
+	flags.StringSliceVar(&f.labels, "label", nil, "only cases with this label, or with !LABEL without it")
+	flags.StringVar(&f.report, "report", "", "directory for junit.xml, results.json and a pcapng of each case")
+	addJSONFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+func chooseCases(args []string, f runFlags) ([]*specs.Case, error) {
+	if len(args) == 0 && !f.all && !f.list {
+		return nil, errors.New("which case? give a name, a file, a directory or --all (seg6lab run --list)")
+	}
+	if len(args) > 0 && f.all {
+		return nil, errors.New("give cases or --all, not both")
+	}
+	cases, err := specs.Find(args)
+	if err != nil {
+		return nil, err
+	}
+	cases = slices.DeleteFunc(cases, func(c *specs.Case) bool {
+		return slices.ContainsFunc(f.labels, func(label string) bool {
+			name, not := strings.CutPrefix(label, "!")
+			return slices.Contains(c.Labels(), name) == not
+		})
+	})
+	if len(cases) == 0 {
+		return nil, errors.New("no case has these labels")
+	}
+	return cases, nil
+}
+
+func listCases(cmd *cobra.Command, cases []*specs.Case, asJSON bool) error {
+	type entry struct {
+		Name, About, Topology string
+		Labels, Requires      []string
+	}
+	var entries []entry
+	for _, c := range cases {
+		entries = append(entries, entry{c.Name, c.File.About, c.Topology.Name, c.Labels(), c.Requirements()})
+	}
+	if asJSON {
+		return printJSON(cmd, entries)
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	for _, e := range entries {
+		fmt.Fprintf(w, "%s\t%s\n", e.Name, e.About)
+	}
+	return w.Flush()
+}
+
+func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
+	if os.Geteuid() != 0 {
+		return lab.ErrNotRoot
+	}
+	if f.report != "" {
+		if err := os.MkdirAll(f.report, 0o755); err != nil {
+			return inputError{err}
+		}
+	}
+	// What killed runs left goes first.
+	if _, err := lab.Sweep(); err != nil {
+		return err
+	}
+	out := newPrinter(cmd.OutOrStdout(), f, len(cases))
+	var results []*specs.Result
+	for _, c := range cases {
+		out.start(c)
+		r := specs.Run(cmd.Context(), c, specs.Options{Report: f.report})
+		if err := context.Cause(cmd.Context()); err != nil {
+			return err
+		}
+		results = append(results, r)
+		out.done(r)
+	}
+	if f.report != "" {
+		if err := specs.WriteReport(f.report, results); err != nil {
+			return err
+		}
+	}
+	if f.asJSON {
+		if err := printJSON(cmd, results); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintln(cmd.OutOrStdout(), specs.Summarize(results))
+	}
+	return verdictError(specs.Summarize(results))
+}
+
+// verdictError is the error whose exit code tells the worst of the verdicts.
+func verdictError(s specs.Summary) error {
+	switch {
+	case s.Broken > 0:
+		return errBroken
+	case s.Failed > 0:
+		return errNotHeld
+	case s.Unsupported > 0:
+		return errUnsupported
+	}
+	return nil
+}
+
+// printer says how a run goes: plain lines, and on a terminal the case that
+// runs, too.
+type printer struct {
+	w        io.Writer
+	flags    runFlags
+	terminal bool
+	n, total int
+}
+
+func newPrinter(w io.Writer, f runFlags, total int) *printer {
+	file, ok := w.(*os.File)
+	return &printer{w: w, flags: f, total: total, terminal: ok && term.IsTerminal(int(file.Fd())) && !f.asJSON}
+}
+
+// clearLine returns to the start of the line and erases it.
+const clearLine = "\r\x1b[K"
+
+func (p *printer) start(c *specs.Case) {
+	p.n++
+	if p.terminal {
+		fmt.Fprintf(p.w, "%s[%d/%d] %s", clearLine, p.n, p.total, c.Name)
+	}
+}
+
+func (p *printer) done(r *specs.Result) {
+	if p.terminal {
+		fmt.Fprint(p.w, clearLine)
+	}
+	if p.flags.asJSON {
+		return
+	}
+	fmt.Fprintf(p.w, "%-11s %s (%s, %.0f ms)\n", r.Verdict, r.Case, r.Place, 1000*r.Seconds)
+	if p.flags.verbose {
+		for _, s := range r.Steps {
+			if s.About != "" {
+				fmt.Fprintf(p.w, "    # %s\n", s.About)
+			}
+			fmt.Fprintf(p.w, "    %s\n", s.Did)
+			for _, a := range s.Arrived {
+				fmt.Fprintf(p.w, "    -> %s\n", a)
+			}
+		}
+	}
+	if r.Failure != "" {
+		fmt.Fprintf(p.w, "    %s\n", strings.ReplaceAll(r.Failure, "\n", "\n    "))
+	}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"seg6lab/lab"
+	"seg6lab/specs"
+)
+
+func newUpCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "up TOPOLOGY",
+		Short: "Build a lab and leave it up",
+		Long: `Builds a lab from a shipped topology (seg6lab topology) or a file, and leaves
+it up. Its namespaces are named s6.LAB.NODE, as "ip netns exec" takes them.`,
+		Example: `  seg6lab up l2vpn
+  seg6lab up ./my.yaml --name second
+  seg6lab up chain:16 && seg6lab exec n1 -- ping -c1 2001:db8:2::2`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := specs.LoadTopology(args[0])
+			if err != nil {
+				return inputError{err}
+			}
+			if name == "" {
+				name = t.Name
+			}
+			if err := lab.CheckName(name); err != nil {
+				return inputError{err}
+			}
+			if err := lab.Supported(lab.Requires(t)); err != nil {
+				return err
+			}
+			start := time.Now()
+			l, err := lab.Up(cmd.Context(), t, lab.Options{Name: name})
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			fmt.Fprintf(cmd.OutOrStdout(), "lab %s is up: %s (%s)\n", l.Name,
+				strings.Join(slices.Sorted(maps.Keys(l.Nodes)), " "), time.Since(start).Round(time.Millisecond))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name of the lab (default: that of the topology)")
+	return cmd
+}

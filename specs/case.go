@@ -1,0 +1,120 @@
+package specs
+
+import (
+	"go.yaml.in/yaml/v3"
+
+	"seg6lab/lab/topology"
+	"seg6lab/lab/topology/strictyaml"
+)
+
+// File is what a case file holds. With a matrix it stands for several cases.
+type File struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// Case is the name, unique among the cases of a run.
+	Case string `yaml:"case"`
+	// About says in one sentence what the case shows.
+	About string `yaml:"about,omitempty"`
+	// Reported says where the case comes from.
+	Reported *Reported `yaml:"reported,omitempty"`
+	// Labels choose cases on the command line; "slow" is one.
+	Labels []string `yaml:"labels,omitempty"`
+	// Requires are features that the case needs on top of those that follow
+	// from its topology (seg6lab doctor lists the names).
+	Requires []string `yaml:"requires,omitempty"`
+	// Matrix makes several cases of the file. Each axis has rows, each row
+	// gives values to variables; the file stands for every combination of one
+	// row of each axis, and ${name} anywhere else in it for the value.
+	Matrix *yaml.Node `yaml:"matrix,omitempty"`
+	// Topology is the name of a shipped topology, or the path of a file as seen
+	// from the case file.
+	Topology string `yaml:"topology"`
+	// With is laid over the topology's nodes: lists are appended, maps merged,
+	// other values replaced.
+	With map[string]*topology.Node `yaml:"with,omitempty"`
+	// Steps are done in order; the case ends with the first that fails.
+	Steps []*Step `yaml:"steps"`
+}
+
+// Reported is the source of a case.
+type Reported struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// List is the mailing list.
+	List string `yaml:"list,omitempty"`
+	// Subject of the mail.
+	Subject string `yaml:"subject,omitempty"`
+	// Date of the report, as far as it is known: 2026-09 or 2026-09-14.
+	Date string `yaml:"date,omitempty"`
+	// URL of the report.
+	URL string `yaml:"url,omitempty"`
+	// Fixed is the first Linux version with the fix.
+	Fixed string `yaml:"fixed,omitempty"`
+}
+
+// Step is one thing that a case does: exactly one of Send and Run is set.
+type Step struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// About says what the step shows.
+	About string `yaml:"about,omitempty"`
+	// Send injects frames.
+	Send *Send `yaml:"send,omitempty"`
+	// Run executes a command in a node.
+	Run *Command `yaml:"run,omitempty"`
+	// Expect says what arrives because of Send or Run.
+	Expect []*Expect `yaml:"expect,omitempty"`
+	// Within is how long to wait for what is expected, one second when left
+	// out, and how long nothing may arrive where nothing is expected, 200ms
+	// when left out.
+	Within topology.Duration `yaml:"within,omitempty"`
+}
+
+// Send injects frames into the network as if a device had sent them.
+type Send struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// From is the end that the frame leaves.
+	From topology.End `yaml:"from"`
+	// Packet is a packet expression that begins with Ether. Without src or dst
+	// the addresses of the link's two ends are filled in. "hex:..." gives bytes,
+	// "pcap:FILE" and "pcap:FILE#N" the frames of a capture file.
+	Packet string `yaml:"packet"`
+	// Count is how many times the packet is sent, once when left out.
+	Count int `yaml:"count,omitempty"`
+}
+
+// Command is a command line that a node executes.
+type Command struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// Node that executes the command.
+	Node string `yaml:"node"`
+	// Command line for the shell.
+	Command string `yaml:"command"`
+	// Fails says that the command must fail, with this text in its output.
+	Fails string `yaml:"fails,omitempty"`
+	// Output is a text that the output must have.
+	Output string `yaml:"output,omitempty"`
+}
+
+// Expect is what must arrive at an end: a packet, or nothing.
+type Expect struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// End where the frame arrives.
+	End topology.End `yaml:"at"`
+	// Packet is a packet expression. Fields left out are not compared, nor what
+	// follows its last layer; but with Exact every byte is, and what is left
+	// out has the value that sending it would give.
+	Packet string `yaml:"packet,omitempty"`
+	// Exact compares every byte.
+	Exact bool `yaml:"exact,omitempty"`
+	// Count is how many such packets arrive, neither more nor fewer; as many
+	// as were sent when left out.
+	Count *int `yaml:"count,omitempty"`
+	// Nothing says that no frame at all arrives. Neighbour discovery, router
+	// and multicast listener messages and ARP are looked at only where a packet
+	// expression of them is expected.
+	Nothing bool `yaml:"nothing,omitempty"`
+}

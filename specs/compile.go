@@ -1,0 +1,227 @@
+package specs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"seg6lab/lab"
+	"seg6lab/lab/topology"
+	"seg6lab/lab/topology/strictyaml"
+	"seg6lab/traffic"
+)
+
+// Case is one case, checked and ready to run.
+type Case struct {
+	// Name is that of the file's case and, after a slash, of the matrix rows.
+	Name string
+	// File is what the case file says, with this case's variables.
+	File *File
+	// Topology is the case's, with the overlay merged in.
+	Topology *topology.Topology
+
+	steps []step
+}
+
+// Requirements names the features that the case needs from the kernel: those
+// of its topology and those that the file adds.
+func (c *Case) Requirements() []string {
+	names := append(lab.Requires(c.Topology), c.File.Requires...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Labels are those of the file.
+func (c *Case) Labels() []string { return c.File.Labels }
+
+// step is a Step with its packets built.
+type step struct {
+	*Step
+	frames [][]byte // what Send injects, Count included
+	expect []expect
+}
+
+type expect struct {
+	*Expect
+	packet *traffic.Packet // nil where nothing is expected
+	count  int
+}
+
+// compile checks the steps against the topology and builds their packets. The
+// error is of type strictyaml.Errors.
+func (c *Case) compile() error {
+	k := &compiler{topology: c.Topology}
+	if len(c.File.Steps) == 0 {
+		k.fail(c.File.ValueAt("steps"), "a case needs at least one step")
+	}
+	for _, s := range c.File.Steps {
+		c.steps = append(c.steps, k.step(s))
+	}
+	if len(k.errs) > 0 {
+		return strictyaml.Sort(k.errs)
+	}
+	return nil
+}
+
+type compiler struct {
+	topology *topology.Topology
+	errs     strictyaml.Errors
+}
+
+func (k *compiler) fail(pos strictyaml.Pos, format string, args ...any) {
+	k.errs = append(k.errs, &strictyaml.Error{Pos: pos, Msg: fmt.Sprintf(format, args...)})
+}
+
+func (k *compiler) step(s *Step) step {
+	out := step{Step: s}
+	if (s.Send == nil) == (s.Run == nil) {
+		k.fail(s.Pos(), "a step does one thing: expected either send or run")
+		return out
+	}
+	sent := 1
+	if s.Send != nil {
+		out.frames = k.frames(s.Send)
+		sent = len(out.frames)
+	}
+	if s.Run != nil {
+		if _, ok := k.topology.Nodes[s.Run.Node]; !ok {
+			k.fail(s.Run.ValueAt("node"), "topology %s has no node %s%s", k.topology.Name, s.Run.Node, k.suggestNode(s.Run.Node))
+		}
+		if s.Run.Fails != "" && s.Run.Output != "" {
+			k.fail(s.Run.KeyAt("output"), "output goes with a command that succeeds: expected either fails or output")
+		}
+	}
+	for _, e := range s.Expect {
+		out.expect = append(out.expect, k.expect(e, sent))
+	}
+	for i, e := range out.expect {
+		for _, other := range out.expect[:i] {
+			if e.End == other.End && (e.Nothing || other.Nothing) {
+				k.fail(e.Pos(), "nothing arrives at %s, yet another expectation has a packet arrive there", e.End)
+			}
+		}
+	}
+	return out
+}
+
+func (k *compiler) suggestNode(name string) string {
+	return strictyaml.Suggest(name, slices.Sorted(maps.Keys(k.topology.Nodes)))
+}
+
+// maxFrames bounds what one step sends.
+const maxFrames = 1_000_000
+
+func (k *compiler) frames(s *Send) [][]byte {
+	k.end(s.From, s.ValueAt("from"))
+	count := max(s.Count, 1)
+	if s.Count < 0 || s.Count > maxFrames {
+		k.fail(s.ValueAt("count"), "count %d: expected 1 to %d", s.Count, maxFrames)
+		return nil
+	}
+	var once [][]byte
+	if traffic.IsFrames(s.Packet) {
+		frames, err := traffic.Frames(s.Packet, baseDir(s.Pos().File))
+		if err != nil {
+			k.fail(s.ValueAt("packet"), "%v", err)
+			return nil
+		}
+		once = frames
+	} else if p := k.packet(s.Packet, s.ValueAt("packet")); p != nil {
+		src, dst := k.topology.MACs(s.From)
+		frame, err := k.build(p, src, dst)
+		if err != nil {
+			k.fail(s.ValueAt("packet"), "%v", err)
+			return nil
+		}
+		once = [][]byte{frame}
+	}
+	if len(once)*count > maxFrames {
+		k.fail(s.ValueAt("count"), "%d frames %d times: at most %d are sent", len(once), count, maxFrames)
+		return nil
+	}
+	return slices.Repeat(once, count)
+}
+
+func (k *compiler) expect(e *Expect, sent int) expect {
+	out := expect{Expect: e, count: sent}
+	k.end(e.End, e.ValueAt("at"))
+	switch {
+	case e.Nothing && (e.Packet != "" || e.Count != nil || e.Exact):
+		k.fail(e.KeyAt("nothing"), "nothing stands alone: expected no packet, count or exact beside it")
+	case e.Nothing:
+		return out
+	case e.Packet == "":
+		k.fail(e.Pos(), "expected packet, or nothing: true")
+		return out
+	}
+	if e.Count != nil {
+		if out.count = *e.Count; out.count < 1 {
+			k.fail(e.ValueAt("count"), "count %d: expected at least 1; for none write nothing: true", out.count)
+		}
+	}
+	out.packet = k.packet(e.Packet, e.ValueAt("packet"))
+	if out.packet != nil {
+		dst, src := k.topology.MACs(e.End)
+		if _, err := k.build(out.packet, src, dst); err != nil {
+			k.fail(e.ValueAt("packet"), "%v", err)
+		}
+	}
+	return out
+}
+
+// packet parses an expression and gives a mistake its place in the file.
+func (k *compiler) packet(expr string, pos strictyaml.Pos) *traffic.Packet {
+	p, err := traffic.Parse(expr)
+	if err != nil {
+		var syntax *traffic.SyntaxError
+		if errors.As(err, &syntax) {
+			k.fail(pos, "packet expression, character %d: %s", syntax.Column, syntax.Msg)
+		} else {
+			k.fail(pos, "packet expression: %v", err)
+		}
+		return nil
+	}
+	if layers := p.Layers(); len(layers) == 0 || layers[0].Name() != "Ether" {
+		k.fail(pos, "packet expression: expected Ether as the first layer")
+		return nil
+	}
+	return p
+}
+
+// build fills in the Ethernet addresses that were left out and builds the frame.
+func (k *compiler) build(p *traffic.Packet, src, dst *topology.MAC) ([]byte, error) {
+	for _, f := range []struct {
+		field string
+		mac   *topology.MAC
+	}{{"src", src}, {"dst", dst}} {
+		if f.mac == nil {
+			continue
+		}
+		if err := p.Default(0, f.field, *f.mac); err != nil {
+			return nil, err
+		}
+	}
+	return p.Bytes()
+}
+
+// end checks that the topology has a device.
+func (k *compiler) end(e topology.End, pos strictyaml.Pos) {
+	node := k.topology.Nodes[e.Node]
+	if node == nil {
+		k.fail(pos, "topology %s has no node %s%s", k.topology.Name, e.Node, k.suggestNode(e.Node))
+		return
+	}
+	if devices := k.topology.Devices(e.Node); !slices.Contains(devices, e.Dev) && len(node.Run) == 0 {
+		k.fail(pos, "node %s has no device %s%s", e.Node, e.Dev, strictyaml.Suggest(e.Dev, devices))
+	}
+}
+
+// baseDir is the directory that paths in a file start from.
+func baseDir(file string) string {
+	if i := strings.LastIndexByte(file, '/'); i >= 0 {
+		return file[:i]
+	}
+	return "."
+}

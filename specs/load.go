@@ -1,0 +1,335 @@
+package specs
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"seg6lab/lab/topology"
+	"seg6lab/lab/topology/strictyaml"
+	"seg6lab/topologies"
+)
+
+//go:embed all:cases
+var shipped embed.FS
+
+// reader reads a file: of the machine, or of the cases in the binary.
+type reader func(path string) ([]byte, error)
+
+func readShipped(name string) ([]byte, error) { return shipped.ReadFile(name) }
+
+// Shipped are the cases in the binary.
+func Shipped() ([]*Case, error) {
+	var cases []*Case
+	err := fs.WalkDir(shipped, "cases", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" {
+			return err
+		}
+		loaded, err := load(name, readShipped)
+		if errors.Is(err, errNoCase) {
+			return nil
+		}
+		cases = append(cases, loaded...)
+		return err
+	})
+	return cases, err
+}
+
+// LoadFile reads the cases of a file.
+func LoadFile(name string) ([]*Case, error) { return load(name, strictyaml.ReadFile) }
+
+// Find reads the cases that the arguments name: files, directories with files,
+// and names of shipped cases, where NAME stands for every case of its matrix
+// and * for anything. Without arguments it gives every shipped case.
+func Find(args []string) ([]*Case, error) {
+	if len(args) == 0 {
+		return Shipped()
+	}
+	var cases []*Case
+	var errs []error
+	for _, arg := range args {
+		found, err := find(arg)
+		cases = append(cases, found...)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return cases, nil
+}
+
+func find(arg string) ([]*Case, error) {
+	info, err := os.Stat(arg)
+	switch {
+	case err == nil && info.IsDir():
+		return loadDir(arg)
+	case err == nil:
+		return LoadFile(arg)
+	case isPath(arg):
+		return nil, err
+	}
+	all, err := Shipped()
+	if err != nil {
+		return nil, err
+	}
+	var found []*Case
+	var names []string
+	for _, c := range all {
+		names = append(names, c.File.Case)
+		if matches(c, arg) {
+			found = append(found, c)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("there is no case or file %s%s", arg, strictyaml.Suggest(arg, slices.Compact(names)))
+	}
+	return found, nil
+}
+
+func isPath(arg string) bool {
+	ext := filepath.Ext(arg)
+	return ext == ".yaml" || ext == ".yml" || strings.HasPrefix(arg, ".") || strings.HasPrefix(arg, "/")
+}
+
+func matches(c *Case, pattern string) bool {
+	if c.File.Case == pattern {
+		return true
+	}
+	ok, err := path.Match(pattern, c.Name)
+	return err == nil && ok
+}
+
+func loadDir(dir string) ([]*Case, error) {
+	var cases []*Case
+	var errs []error
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".yaml" {
+			return err
+		}
+		loaded, err := LoadFile(name)
+		if errors.Is(err, errNoCase) {
+			return nil // a topology beside its cases
+		}
+		cases = append(cases, loaded...)
+		errs = append(errs, err)
+		return nil
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("%s: there is no case in this directory", dir)
+	}
+	return cases, nil
+}
+
+// errNoCase says that a YAML file is no case at all.
+var errNoCase = errors.New("the file has no key case")
+
+// isCase tells a case from a topology by its first key that only one of them
+// has.
+func isCase(root *yaml.Node) bool { return lookup(root, "case") != nil }
+
+func load(name string, read reader) ([]*Case, error) {
+	src, err := read(name)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := strictyaml.Parse(name, src)
+	if err != nil {
+		return nil, err
+	}
+	if !isCase(doc.Root) && lookup(doc.Root, "nodes") != nil {
+		return nil, fmt.Errorf("%s: %w", name, errNoCase)
+	}
+	rows, err := matrix(doc)
+	if err != nil {
+		return nil, err
+	}
+	var cases []*Case
+	var errs strictyaml.Errors
+	seen := make(map[strictyaml.Error]bool)
+	for _, row := range rows {
+		c, err := loadRow(doc, row, read)
+		if err == nil {
+			cases = append(cases, c)
+			continue
+		}
+		var mistakes strictyaml.Errors
+		if !errors.As(err, &mistakes) {
+			return nil, err
+		}
+		for _, m := range mistakes {
+			// Most mistakes are in every row: say them once.
+			if !seen[*m] {
+				seen[*m] = true
+				errs = append(errs, m)
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return nil, strictyaml.Sort(errs)
+	}
+	return cases, nil
+}
+
+func loadRow(doc *strictyaml.Doc, row row, read reader) (*Case, error) {
+	doc, err := doc.At(without(doc.Root, "matrix")).Substitute(row.vars)
+	if err != nil {
+		return nil, err
+	}
+	f := new(File)
+	if err := doc.Decode(f); err != nil {
+		return nil, err
+	}
+	t, err := loadTopology(f.Topology, doc.File, read)
+	if err != nil {
+		var inner strictyaml.Errors
+		if errors.As(err, &inner) {
+			return nil, err
+		}
+		return nil, strictyaml.Errors{{Pos: f.ValueAt("topology"), Msg: err.Error()}}
+	}
+	if err := t.Merge(f.With); err != nil {
+		return nil, err
+	}
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Case{Name: f.Case, File: f, Topology: t}
+	if row.name != "" {
+		c.Name += "/" + row.name
+	}
+	return c, c.compile()
+}
+
+// Validate checks a case or topology file.
+func Validate(name string) error {
+	_, err := LoadFile(name)
+	if errors.Is(err, errNoCase) {
+		_, err = topology.DecodeFile(name)
+	}
+	return err
+}
+
+// LoadTopology reads a topology by the name of a shipped one or by its path.
+func LoadTopology(ref string) (*topology.Topology, error) {
+	return loadTopology(ref, "", strictyaml.ReadFile)
+}
+
+// loadTopology is LoadTopology for a reference in a file.
+func loadTopology(ref, from string, read reader) (*topology.Topology, error) {
+	if !isPath(ref) && !strings.Contains(ref, "/") {
+		return topologies.Load(ref)
+	}
+	name := ref
+	if !filepath.IsAbs(ref) && from != "" {
+		name = filepath.Join(filepath.Dir(from), ref)
+	}
+	src, err := read(name)
+	if err != nil {
+		return nil, err
+	}
+	return topology.Decode(name, src)
+}
+
+// row is one combination of a matrix.
+type row struct {
+	name string // "v6,2seg"
+	vars map[string]*yaml.Node
+}
+
+// maxRows bounds the cases of one file.
+const maxRows = 10_000
+
+// matrix lists the combinations of the file's matrix, one without variables
+// where it has none.
+func matrix(doc *strictyaml.Doc) ([]row, error) {
+	rows := []row{{}}
+	node := lookup(doc.Root, "matrix")
+	if node == nil {
+		return rows, nil
+	}
+	fail := func(n *yaml.Node, format string, args ...any) ([]row, error) {
+		return nil, strictyaml.Errors{{
+			Pos: strictyaml.Pos{File: doc.File, Line: n.Line, Column: n.Column},
+			Msg: fmt.Sprintf(format, args...),
+		}}
+	}
+	if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
+		return fail(node, "matrix: expected a mapping of axes, each a mapping of rows")
+	}
+	owner := make(map[string]string) // the axis of each variable
+	for i := 0; i < len(node.Content); i += 2 {
+		axis, values := node.Content[i], node.Content[i+1]
+		if values.Kind != yaml.MappingNode || len(values.Content) == 0 {
+			return fail(values, "matrix axis %s: expected a mapping of rows, each a mapping of variables", axis.Value)
+		}
+		var next []row
+		for _, before := range rows {
+			for j := 0; j < len(values.Content); j += 2 {
+				id, vars := values.Content[j], values.Content[j+1]
+				if vars.Kind != yaml.MappingNode {
+					return fail(vars, "matrix row %s: expected a mapping of variables", id.Value)
+				}
+				r := row{name: id.Value, vars: maps.Clone(before.vars)}
+				if before.name != "" {
+					r.name = before.name + "," + id.Value
+				}
+				if r.vars == nil {
+					r.vars = make(map[string]*yaml.Node)
+				}
+				for k := 0; k < len(vars.Content); k += 2 {
+					name := vars.Content[k]
+					if other, ok := owner[name.Value]; ok && other != axis.Value {
+						return fail(name, "variable %s has values in two axes, %s and %s", name.Value, other, axis.Value)
+					}
+					owner[name.Value] = axis.Value
+					r.vars[name.Value] = vars.Content[k+1]
+				}
+				next = append(next, r)
+			}
+			if len(next) > maxRows {
+				return fail(node, "matrix: more than %d combinations", maxRows)
+			}
+		}
+		rows = next
+	}
+	return rows, nil
+}
+
+// lookup finds the value of a key of a mapping.
+func lookup(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
+	}
+	return nil
+}
+
+// without is a copy of a mapping that lacks a key.
+func without(n *yaml.Node, key string) *yaml.Node {
+	if lookup(n, key) == nil {
+		return n
+	}
+	out := *n
+	out.Content = nil
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value != key {
+			out.Content = append(out.Content, n.Content[i], n.Content[i+1])
+		}
+	}
+	return &out
+}

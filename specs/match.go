@@ -1,0 +1,166 @@
+package specs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/topology"
+	"seg6lab/traffic"
+)
+
+// matcher holds what arrived in a step against what was expected.
+type matcher struct {
+	step    step
+	met     []int                     // frames that met each expectation
+	arrived []string                  // the first frame that met each, as an expression
+	others  map[topology.End][][]byte // frames that met none
+}
+
+func newMatcher(s step) *matcher {
+	return &matcher{
+		step:    s,
+		met:     make([]int, len(s.expect)),
+		arrived: make([]string, len(s.expect)),
+		others:  make(map[topology.End][][]byte),
+	}
+}
+
+// add gives a frame that arrived at an end to the first expectation that it
+// meets and that waits for more.
+func (m *matcher) add(at topology.End, frame []byte) {
+	for i, e := range m.step.expect {
+		if e.End != at || e.packet == nil || m.met[i] >= e.count || e.packet.Diff(frame, e.Exact) != nil {
+			continue
+		}
+		if m.met[i]++; m.met[i] == 1 {
+			m.arrived[i] = traffic.Dissect(frame).String()
+		}
+		return
+	}
+	if isControl(frame) && !m.expectsControl(at) {
+		return
+	}
+	m.others[at] = append(m.others[at], frame)
+}
+
+// expectsControl tells whether a packet of the kind that isControl tells is
+// expected at an end.
+func (m *matcher) expectsControl(at topology.End) bool {
+	for _, e := range m.step.expect {
+		if e.End != at || e.packet == nil {
+			continue
+		}
+		if frame, err := e.packet.Bytes(); err == nil && isControl(frame) {
+			return true
+		}
+	}
+	return false
+}
+
+// complete tells whether every expected packet has arrived.
+func (m *matcher) complete() bool {
+	for i, e := range m.step.expect {
+		if !e.Nothing && m.met[i] < e.count {
+			return false
+		}
+	}
+	return true
+}
+
+// expectsNothing tells whether the step must wait for what must not come.
+func (m *matcher) expectsNothing() bool {
+	for _, e := range m.step.expect {
+		if e.Nothing {
+			return true
+		}
+	}
+	return false
+}
+
+// failure says what was not met, empty when all was.
+func (m *matcher) failure() string {
+	var b strings.Builder
+	for i, e := range m.step.expect {
+		others := m.others[e.End]
+		switch {
+		case e.Nothing && len(others) > 0:
+			fmt.Fprintf(&b, "at %s nothing was expected, but %s arrived:\n%s\n", e.End, frames(len(others)), indent(traffic.Dissect(others[0]).String()))
+		case !e.Nothing && m.met[i] < e.count:
+			fmt.Fprintf(&b, "at %s %d of %s expected arrived:\n%s\n", e.End, m.met[i], frames(e.count), indent(e.packet.String()))
+			if near := nearest(e, others); near != nil {
+				fmt.Fprintf(&b, "the nearest of %s that did arrive there differs:\n%s\n", frames(len(others)), indent(near.String()))
+			}
+		}
+	}
+	if b.Len() > 0 || m.step.Run != nil {
+		return strings.TrimRight(b.String(), "\n")
+	}
+	// All was met; was there more? A command may send what it likes.
+	for _, e := range m.step.expect {
+		others := m.others[e.End]
+		if len(others) == 0 || e.packet == nil {
+			continue
+		}
+		if d := nearest(e, others); d == nil {
+			fmt.Fprintf(&b, "at %s more than the %s expected arrived: %d more of\n%s\n", e.End, frames(e.count), len(others), indent(e.packet.String()))
+		} else {
+			fmt.Fprintf(&b, "at %s %s arrived that nothing expects:\n%s\n", e.End, frames(len(others)), indent(traffic.Dissect(others[0]).String()))
+		}
+		break
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// nearest is the difference to the frame that differs least, nil where one does
+// not differ, or there is none.
+func nearest(e expect, frames [][]byte) *traffic.Diff {
+	var best *traffic.Diff
+	for _, f := range frames {
+		d := e.packet.Diff(f, e.Exact)
+		if d == nil {
+			return nil
+		}
+		if best == nil || d.Fields < best.Fields {
+			best = d
+		}
+	}
+	return best
+}
+
+func frames(n int) string {
+	if n == 1 {
+		return "1 frame"
+	}
+	return fmt.Sprintf("%d frames", n)
+}
+
+func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
+
+// isControl tells frames that hosts and routers send on their own: ARP,
+// neighbour discovery, router and multicast listener messages.
+func isControl(frame []byte) bool {
+	const ethernet, ipv6 = 14, 40
+	if len(frame) < ethernet+ipv6 {
+		return len(frame) >= ethernet && binary.BigEndian.Uint16(frame[12:]) == unix.ETH_P_ARP
+	}
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case unix.ETH_P_ARP:
+		return true
+	case unix.ETH_P_IPV6:
+	default:
+		return false
+	}
+	next, rest := frame[ethernet+6], frame[ethernet+ipv6:]
+	if next == unix.IPPROTO_HOPOPTS && len(rest) >= 8 {
+		next, rest = rest[0], rest[min(len(rest), 8*int(rest[1])+8):]
+	}
+	if next != unix.IPPROTO_ICMPV6 || len(rest) == 0 {
+		return false
+	}
+	// Multicast listener queries and reports, router and neighbour messages,
+	// redirects (RFC 2710, 4861, 3810).
+	return rest[0] >= 130 && rest[0] <= 137 || rest[0] == 143
+}

@@ -1,0 +1,320 @@
+package specs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"seg6lab/lab"
+	"seg6lab/lab/feature"
+	"seg6lab/lab/topology"
+	"seg6lab/traffic"
+)
+
+// How long a step waits where the case does not say.
+const (
+	defaultWithin  = time.Second            // for what is expected
+	defaultNothing = 200 * time.Millisecond // for nothing to arrive
+	settle         = 5 * time.Millisecond   // for more than was expected
+)
+
+// Options of Run.
+type Options struct {
+	// Report is a directory for the captured frames of every case. Without it,
+	// only those of a failed case are kept, in the directory for temporary
+	// files.
+	Report string
+	// Place is what Result.Place says, "host" when empty.
+	Place string
+}
+
+// Run runs a case on this machine's kernel: it builds the lab, does the steps
+// and takes the lab down, whatever happens. This is the one runner of cases:
+// of the command, of the specs and of a guest.
+func Run(ctx context.Context, c *Case, opts Options) *Result {
+	start := time.Now()
+	r := &Result{Case: c.Name, File: c.File.Pos().File, Place: opts.Place}
+	if r.Place == "" {
+		r.Place = "host"
+	}
+	err := run(ctx, c, opts, r)
+	r.Seconds = seconds(start)
+	var (
+		notMet  *notMetError
+		missing *feature.Missing
+	)
+	switch {
+	case err == nil:
+		r.Verdict = Held
+		return r
+	case errors.As(err, &notMet):
+		r.Verdict = Failed
+	case errors.As(err, &missing), errors.Is(err, lab.ErrNotRoot):
+		r.Verdict = Unsupported
+	default:
+		r.Verdict = Broken
+	}
+	r.Failure = err.Error()
+	if r.Pcapng != "" && r.Verdict == Failed {
+		r.Failure += "\nframes: " + r.Pcapng
+	}
+	return r
+}
+
+// notMetError is an expectation that was not met.
+type notMetError struct{ msg string }
+
+func (e *notMetError) Error() string { return e.msg }
+
+func notMet(format string, args ...any) error { return &notMetError{fmt.Sprintf(format, args...)} }
+
+func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
+	if err := lab.Supported(c.Requirements()); err != nil {
+		return err
+	}
+	l, err := lab.Up(ctx, c.Topology, lab.Options{Name: labName(c.Topology.Name), Owned: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Down()) }()
+
+	ends, err := openEnds(l, c)
+	if err != nil {
+		return err
+	}
+	defer ends.close()
+
+	for i, s := range c.steps {
+		result, err := ends.do(ctx, l, s)
+		r.Steps = append(r.Steps, result)
+		if err != nil {
+			err = stepError(i, s, err)
+			return errors.Join(err, keepFrames(ends, c, opts, r, err))
+		}
+	}
+	// A capture that lost frames proves nothing.
+	if err := ends.capture.Close(); err != nil {
+		return err
+	}
+	return keepFrames(ends, c, opts, r, nil)
+}
+
+func stepError(i int, s step, err error) error {
+	what := fmt.Sprintf("step %d", i+1)
+	if s.About != "" {
+		what += " (" + s.About + ")"
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// runs counts the labs of this process, so that each has its own name.
+var runs atomic.Uint64
+
+// labName is a name that no other run has.
+func labName(topology string) string {
+	suffix := fmt.Sprintf("-%d-%d", os.Getpid(), runs.Add(1))
+	topology = strings.TrimRight(topology[:min(len(topology), 32-len(suffix))], "-")
+	return topology + suffix
+}
+
+// ends are the sockets of a running case: one for each end that frames are sent
+// from, and the capture of those where something is expected.
+type ends struct {
+	senders map[topology.End]*traffic.Socket
+	capture *traffic.Capture
+	names   map[string]topology.End
+	seen    int // captured frames that have been looked at
+}
+
+func openEnds(l *lab.Lab, c *Case) (_ *ends, err error) {
+	e := &ends{
+		senders: make(map[topology.End]*traffic.Socket),
+		capture: traffic.NewCapture(),
+		names:   make(map[string]topology.End),
+	}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
+	inside := func(at topology.End, f func() error) error {
+		node, err := l.Node(at.Node)
+		if err != nil {
+			return err
+		}
+		if err := node.Do(f); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		return nil
+	}
+	for _, s := range c.steps {
+		if s.Send != nil && e.senders[s.Send.From] == nil {
+			from := s.Send.From
+			err := inside(from, func() (err error) {
+				e.senders[from], err = traffic.Open(from.Dev)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		for _, x := range s.expect {
+			if _, ok := e.names[x.End.String()]; ok {
+				continue
+			}
+			e.names[x.End.String()] = x.End
+			// Outgoing frames are of no interest, and looking at one clones it,
+			// which changes what happens to it on the way.
+			err := inside(x.End, func() error { return e.capture.Add(x.End.String(), x.End.Dev, traffic.Incoming) })
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return e, nil
+}
+
+// close lets go of the sockets; the capture may be closed already.
+func (e *ends) close() {
+	for _, s := range e.senders {
+		s.Close()
+	}
+	e.capture.Close()
+}
+
+// do does a step and waits for what it expects.
+func (e *ends) do(ctx context.Context, l *lab.Lab, s step) (StepResult, error) {
+	result := StepResult{About: s.About}
+	var err error
+	if s.Send != nil {
+		result.Did, err = e.send(s)
+	} else {
+		result.Did, err = command(ctx, l, s.Run)
+	}
+	if err != nil {
+		return result, err
+	}
+	m := newMatcher(s)
+	if err := e.wait(ctx, m); err != nil {
+		return result, err
+	}
+	for i, x := range s.expect {
+		if m.met[i] > 0 {
+			result.Arrived = append(result.Arrived, fmt.Sprintf("%s %s", x.End, m.arrived[i]))
+		}
+	}
+	if msg := m.failure(); msg != "" {
+		return result, notMet("%s\n%s", result.Did, msg)
+	}
+	return result, nil
+}
+
+func (e *ends) send(s step) (string, error) {
+	did := fmt.Sprintf("%s sends %s", s.Send.From, s.Send.Packet)
+	if s.Send.Count > 1 {
+		did = fmt.Sprintf("%s sends %d times %s", s.Send.From, s.Send.Count, s.Send.Packet)
+	}
+	for _, f := range s.frames {
+		if err := e.senders[s.Send.From].Send(f); err != nil {
+			return did, fmt.Errorf("%s: %w", s.Send.From, err)
+		}
+	}
+	return did, nil
+}
+
+// command executes a Run and checks how it ends.
+func command(ctx context.Context, l *lab.Lab, r *Command) (string, error) {
+	did := fmt.Sprintf("%s runs %s", r.Node, r.Command)
+	node, err := l.Node(r.Node)
+	if err != nil {
+		return did, err
+	}
+	out, err := node.Shell(ctx, r.Command)
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return did, err
+	}
+	switch text := strings.TrimSpace(out); {
+	case r.Fails == "" && err != nil:
+		return did, notMet("%s: %v", r.Node, err)
+	case r.Fails != "" && err == nil:
+		return did, notMet("%s: the command succeeds, expected it to fail with %q", did, r.Fails)
+	case !strings.Contains(out, r.Fails):
+		return did, notMet("%s: expected it to fail with %q, got:\n%s", did, r.Fails, indent(text))
+	case !strings.Contains(out, r.Output):
+		return did, notMet("%s: expected output with %q, got:\n%s", did, r.Output, indent(text))
+	}
+	return did, nil
+}
+
+// wait feeds captured frames to the matcher until it is complete and nothing
+// more comes, or until the step's time is over.
+func (e *ends) wait(ctx context.Context, m *matcher) error {
+	if len(m.step.expect) == 0 {
+		return nil
+	}
+	within := time.Duration(m.step.Within)
+	if within == 0 {
+		within = defaultWithin
+	}
+	look := func(frames []traffic.Frame) bool {
+		for _, f := range frames {
+			m.add(e.names[f.End], f.Data)
+		}
+		e.seen += len(frames)
+		return m.complete()
+	}
+	if err := e.waitFor(ctx, within, look); err != nil || !m.complete() {
+		return err
+	}
+	// What must not come can still come.
+	quiet := settle
+	if m.expectsNothing() {
+		if quiet = defaultNothing; m.step.Within != 0 {
+			quiet = within
+		}
+	}
+	return e.waitFor(ctx, quiet, func(frames []traffic.Frame) bool { look(frames); return false })
+}
+
+// waitFor hands captured frames to look until it is content or the time is
+// over, which is no error.
+func (e *ends) waitFor(ctx context.Context, limit time.Duration, look func([]traffic.Frame) bool) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := e.capture.Wait(limited, e.seen, look)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// keepFrames writes the captured frames where the case failed or a report is
+// asked for.
+func keepFrames(e *ends, c *Case, opts Options, r *Result, failure error) error {
+	var failed *notMetError
+	if opts.Report == "" && !errors.As(failure, &failed) {
+		return nil
+	}
+	dir := opts.Report
+	name := strings.NewReplacer("/", "_", ",", "_").Replace(c.Name) + ".pcapng"
+	if dir == "" {
+		tmp, err := os.MkdirTemp("", "seg6lab-")
+		if err != nil {
+			return err
+		}
+		dir = tmp
+	}
+	path := filepath.Join(dir, name)
+	if err := writeFile(path, func(w io.Writer) error { return e.capture.WritePcapng(w) }); err != nil {
+		return err
+	}
+	r.Pcapng = path
+	return nil
+}
