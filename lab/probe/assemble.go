@@ -66,7 +66,8 @@ func attribute(callers []string) Attribution {
 // An assembler turns records into packets.
 type assembler struct {
 	nodes   map[uint32]string
-	resolve func(uint64) string
+	resolve func(uint64) string // the function at an address
+	caller  func(uint64) string // that of a stack's frame, empty for eBPF
 	zeroes  func(*bpfRecord) (yes, known bool)
 	trace   *Trace
 	// open are the packets on their way, by the address of the sk_buff.
@@ -78,16 +79,14 @@ type assembler struct {
 	allocated map[uint64]bpfRecord
 }
 
-func assemble(records []bpfRecord, nodes map[uint32]string, resolve func(uint64) string, zeroes func(*bpfRecord) (yes, known bool)) *Trace {
-	a := &assembler{
-		nodes: nodes, resolve: resolve, zeroes: zeroes, trace: &Trace{},
-		open: map[uint64]*Packet{}, begun: map[uint64]bpfRecord{}, allocated: map[uint64]bpfRecord{},
-	}
+func (a *assembler) assemble(records []bpfRecord) *Trace {
+	a.trace = &Trace{}
+	a.open, a.begun, a.allocated = map[uint64]*Packet{}, map[uint64]bpfRecord{}, map[uint64]bpfRecord{}
 	for i := range records {
 		a.add(&records[i])
 	}
 	for _, r := range a.allocated {
-		if _, callers := a.callers(&r); attribute(callers) != Outside {
+		if attribute(a.callers(&r)) != Outside {
 			a.trace.Unmatched++
 		}
 	}
@@ -183,7 +182,7 @@ func (a *assembler) expandedTo(p *Packet, alloc, next *bpfRecord) {
 const cacheLine = 64
 
 func (a *assembler) expansion(p *Packet, before *bpfRecord, nhead int, after *bpfRecord) {
-	_, callers := a.callers(before)
+	callers := a.callers(before)
 	e := a.event(before)
 	e.Kind, e.Function = Expand, "pskb_expand_head"
 	e.Expansion = &Expansion{
@@ -207,18 +206,18 @@ func (a *assembler) expansion(p *Packet, before *bpfRecord, nhead int, after *bp
 	p.Events = append(p.Events, e)
 }
 
-// callers resolves the stack above pskb_expand_head. The stack of an fentry
-// program may begin with the function's caller.
-func (a *assembler) callers(r *bpfRecord) (found bool, names []string) {
+// callers names the functions above pskb_expand_head, nearest first.
+func (a *assembler) callers(r *bpfRecord) (names []string) {
 	for _, ip := range r.Stack[:min(int(r.Depth), len(r.Stack))] {
-		n := a.resolve(ip)
-		if n == "pskb_expand_head" && !found {
-			found, names = true, nil
-			continue
+		switch n := a.caller(ip); n {
+		case "":
+		case "pskb_expand_head":
+			names = nil
+		default:
+			names = append(names, n)
 		}
-		names = append(names, n)
 	}
-	return found, names
+	return names
 }
 
 func state(s *bpfState) State {

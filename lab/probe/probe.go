@@ -79,6 +79,12 @@ var programs = map[Backend][]string{
 	Tracepoint: {bpfProgNfRoute, bpfProgTpKmalloc, bpfProgTpKmemCacheAlloc},
 }
 
+// rawTracepoints are the tracepoints of programs that do not carry their name.
+var rawTracepoints = map[string]string{
+	bpfProgTpKmalloc:        "kmalloc",
+	bpfProgTpKmemCacheAlloc: "kmem_cache_alloc",
+}
+
 // Supported gives the backends that this kernel accepts, found by loading and
 // attaching them, and for each of the others the reason.
 func Supported() (ok []Backend, missing map[Backend]error) {
@@ -114,6 +120,9 @@ func Open(o Options) (*Probe, error) {
 
 func open(o Options, b Backend) (_ *Probe, err error) {
 	fail := func(what string, err error) error {
+		if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
+			return fmt.Errorf("probe: run as root: %w", unix.EPERM)
+		}
 		return fmt.Errorf("probe: backend %s: %s: %w", b, what, err)
 	}
 	p := &Probe{backend: b, nodes: map[uint32]string{}, done: make(chan struct{})}
@@ -215,10 +224,18 @@ func (p *Probe) configure() error {
 
 func (p *Probe) attach(nodes []Node) error {
 	for name, prog := range p.coll.Programs {
-		if prog.Type() == ebpf.Netfilter {
+		var l link.Link
+		var err error
+		switch prog.Type() {
+		case ebpf.Netfilter:
 			continue
+		case ebpf.RawTracepoint:
+			l, err = link.AttachRawTracepoint(link.RawTracepointOptions{
+				Name: rawTracepoints[name], Program: prog,
+			})
+		default:
+			l, err = link.AttachTracing(link.TracingOptions{Program: prog})
 		}
-		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrUnsupported, name, err)
 		}
@@ -354,7 +371,8 @@ func (p *Probe) Collect(ctx context.Context) (*Trace, error) {
 	p.records = nil
 	p.mu.Unlock()
 
-	t := assemble(records, p.nodes, p.symbols.name, p.zeroes)
+	a := assembler{nodes: p.nodes, resolve: p.symbols.name, caller: p.symbols.caller, zeroes: p.zeroes}
+	t := a.assemble(records)
 	t.Backend = p.backend
 	n, err := p.Lost()
 	if err != nil {

@@ -18,6 +18,7 @@ type symbols struct {
 	addresses   []uint64
 	names       []string
 	byName      map[string]int // those that the probe asks for
+	core        textRange      // of the kernel itself, without modules and eBPF
 	initOnAlloc uint64         // address of the static key, 0 when hidden
 }
 
@@ -55,6 +56,12 @@ func parseSymbols(b []byte) *symbols {
 		case 't', 'T', 'w', 'W':
 			s.addresses = append(s.addresses, addr)
 			s.names = append(s.names, name)
+			switch name {
+			case "_stext":
+				s.core.lo = addr
+			case "_etext":
+				s.core.hi = addr
+			}
 		default:
 			if name == "init_on_alloc" {
 				s.initOnAlloc = addr
@@ -102,6 +109,21 @@ func (s *symbols) name(addr uint64) string {
 	}
 	base, _, _ := strings.Cut(s.names[i-1], ".")
 	return base
+}
+
+// caller is name for a frame of a stack. It is empty for code that is neither of
+// the kernel itself nor of a function that the probe asks for: what eBPF puts
+// between two functions has no symbol that a reader could know in time.
+func (s *symbols) caller(addr uint64) string {
+	if addr >= s.core.lo && addr < s.core.hi {
+		return s.name(addr)
+	}
+	for name := range s.byName {
+		if r, ok := s.text(name); ok && addr >= r.lo && addr < r.hi {
+			return name
+		}
+	}
+	return ""
 }
 
 type byAddress struct{ *symbols }

@@ -334,14 +334,18 @@ static __always_inline void allocate(void *ctx, __u64 site, void *head, __u32 si
 	bpf_ringbuf_discard(r, 0);
 }
 
-SEC("tp_btf/kmem_cache_alloc")
+/*
+ * Raw tracepoints: up to 6.12 at least the verifier refuses to read an argument
+ * of type const void * in tp_btf.
+ */
+SEC("raw_tp/kmem_cache_alloc")
 int BPF_PROG(tp_kmem_cache_alloc, unsigned long site, const void *ptr, struct kmem_cache *s)
 {
 	allocate(ctx, site, (void *)ptr, BPF_CORE_READ(s, object_size));
 	return 0;
 }
 
-SEC("tp_btf/kmalloc")
+SEC("raw_tp/kmalloc")
 int BPF_PROG(tp_kmalloc, unsigned long site, const void *ptr, size_t req, size_t alloc)
 {
 	allocate(ctx, site, (void *)ptr, alloc);
