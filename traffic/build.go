@@ -217,6 +217,13 @@ func (c *scope) pseudoHeader(proto byte, length int) []byte {
 		case f.typ.name == "IP" && i == c.at-1:
 			b := binary.BigEndian.AppendUint32(nil, uint32(f.number("src")))
 			b = binary.BigEndian.AppendUint32(b, uint32(f.number("dst")))
+			if total, given := f.vals[f.typ.index["len"]].(uint64); given { // wrong on purpose, or of a packet cut short
+				ihl, given := f.vals[f.typ.index["ihl"]].(uint64)
+				if !given {
+					ihl = 5 + uint64(len(f.vals[f.typ.index["options"]].(string))+3)/4
+				}
+				length = max(int(total)-4*int(ihl), 0)
+			}
 			return binary.BigEndian.AppendUint16(append(b, 0, proto), uint16(length))
 		case len(f.typ.like) == 0 || f.typ.like[0] != "IPv6":
 			return nil

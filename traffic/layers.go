@@ -300,7 +300,9 @@ var table = []layerType{
 			xnum("gpflags", 8, 0).onlyIf(vxlanFlag(0x80, 0x80)), num("gpid", 16, 0).onlyIf(vxlanFlag(0x80, 0x80)),
 			xnum("vni", 24, 0), xnum("reserved2", 8, 0),
 		},
-		next: always("Ether"),
+		next: func(f *filled, _ []byte) string {
+			return map[uint64]string{0: "Ether", 1: "IP", 2: "IPv6", 3: "Ether"}[f.number("NextProtocol")]
+		},
 	},
 	{
 		name: "Raw", positional: true,
@@ -431,6 +433,12 @@ var bindings = []binding{
 	{"UDP", "dport", 8472, "VXLAN", reading},
 	{"UDP", "sport", 8472, "VXLAN", reading},
 	{"UDP", "dport", 4790, "VXLAN", reading},
+	{"VXLAN", "flags", 12, "Ether", writing}, // Scapy writes VXLAN-GPE unless flags are given
+	{"VXLAN", "flags", 12, "IP", writing},
+	{"VXLAN", "flags", 12, "IPv6", writing},
+	{"VXLAN", "NextProtocol", 3, "Ether", writing},
+	{"VXLAN", "NextProtocol", 1, "IP", writing},
+	{"VXLAN", "NextProtocol", 2, "IPv6", writing},
 	{"UDP", "sport", 4790, "VXLAN", reading},
 }
 

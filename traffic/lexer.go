@@ -82,7 +82,7 @@ func (l *lexer) next() (token, error) {
 			return t, failf(t.pos, "expected a number such as 64 or 0x86dd, up to 64 bits, found %.40q", t.text)
 		}
 		return t, nil
-	case strings.IndexByte("/()[],=*", c) >= 0:
+	case strings.IndexByte("/()[],=*+", c) >= 0:
 		l.pos++
 		t.kind, t.text = tokPunct, string(c)
 		return t, nil
@@ -112,6 +112,8 @@ func (l *lexer) quoted(t token, binary bool) (token, error) {
 		case c != '\\':
 			out.WriteByte(c)
 		case i+1 == len(l.src):
+		case l.src[i+1] == '0' && i+2 < len(l.src) && isDigit(l.src[i+2]):
+			return t, failf(i, "octal escape: write the byte as \\x..")
 		case l.src[i+1] == 'x':
 			if i+4 > len(l.src) {
 				return t, failf(i, "expected two hexadecimal digits after \\x")

@@ -131,7 +131,7 @@ func (n *node) String() string {
 	return "None"
 }
 
-// literal = number | string { "*" number } | "[" literals "]" | "(" literals ")" | name [ "(" args ")" ]
+// literal = number | text | "[" literals "]" | "(" literals ")" | name [ "(" args ")" ]
 func (p *parser) literal(depth int) (*node, error) {
 	tok, err := p.next()
 	if err != nil {
@@ -172,24 +172,45 @@ func (p *parser) literal(depth int) (*node, error) {
 	return n, err
 }
 
-// repeat applies b"x"*4.
+// repeat reads what may follow a text: *n and + text, as in b"x"*4 + b"y".
 func (p *parser) repeat(n *node) error {
+	sum := ""
 	for {
-		tok, err := p.peek()
-		if err != nil || !tok.is('*') {
+		op, err := p.peek()
+		if err != nil {
 			return err
 		}
-		p.next()
-		if tok, err = p.next(); err != nil {
-			return err
+		switch {
+		case op.is('*'):
+			p.next()
+			tok, err := p.next()
+			if err != nil {
+				return err
+			}
+			if tok.kind != tokNumber {
+				return failf(tok.pos, `expected a number after "*", found %s`, tok)
+			}
+			if tok.num > MaxFrame || uint64(len(n.text))*tok.num > MaxFrame {
+				return failf(tok.pos, "text of more than %d bytes", MaxFrame)
+			}
+			n.text = strings.Repeat(n.text, int(tok.num))
+		case op.is('+'):
+			p.next()
+			tok, err := p.next()
+			if err != nil {
+				return err
+			}
+			if tok.kind != tokString {
+				return failf(tok.pos, `expected a text after "+", found %s`, tok)
+			}
+			if sum += n.text; len(sum) > MaxFrame {
+				return failf(tok.pos, "text of more than %d bytes", MaxFrame)
+			}
+			n.text = tok.text
+		default:
+			n.text = sum + n.text
+			return nil
 		}
-		if tok.kind != tokNumber {
-			return failf(tok.pos, `expected a number after "*", found %s`, tok)
-		}
-		if tok.num > MaxFrame || uint64(len(n.text))*tok.num > MaxFrame {
-			return failf(tok.pos, "text of more than %d bytes", MaxFrame)
-		}
-		n.text = strings.Repeat(n.text, int(tok.num))
 	}
 }
 
