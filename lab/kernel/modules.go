@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
@@ -181,9 +182,9 @@ func readModule(path string) (*modinfo, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var r io.Reader = f
+	var r io.Reader = bufio.NewReader(f)
 	if open := decompressors[filepath.Ext(path)]; open != nil {
-		if r, err = open(f); err != nil {
+		if r, err = open(r); err != nil {
 			return nil, err
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"sort"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -128,28 +126,12 @@ func reseed(seed []byte) error {
 	return nil
 }
 
-// loadInitModules loads the modules of the initramfs, whose names sort in the order of loading.
-func loadInitModules() error {
-	files, err := filepath.Glob(filepath.Join(initModules, "*"))
-	if err != nil {
-		return err
-	}
-	sort.Strings(files)
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return err
-		}
-		if err := insert(filepath.Base(f), b); err != nil {
-			return err
-		}
-		os.Remove(f) // its memory would be saved with the guest
-	}
-	return nil
-}
+// parameters keep modules from making devices that nobody asked for, whose
+// names a test may want.
+var parameters = map[string]string{"dummy": "numdummies=0", "ifb": "numifbs=0"}
 
 func insert(name string, module []byte) error {
-	if err := unix.InitModule(module, ""); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := unix.InitModule(module, parameters[name]); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("load module %s: %w", name, err)
 	}
 	return nil

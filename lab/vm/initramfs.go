@@ -16,30 +16,16 @@ import (
 // coreModules are loaded before a guest is saved: what nearly every lab needs.
 // Others are loaded when the kernel asks for them.
 var coreModules = []string{
-	"vrf", "8021q", "veth", "dummy", "bridge", "tun", "ifb",
+	"virtio_blk", "vrf", "8021q", "veth", "dummy", "bridge", "tun", "ifb",
 	"sch_ingress", "sch_netem", "cls_u32", "cls_flower", "cls_matchall", "cls_bpf", "act_mirred", "act_gact",
 	"overlay", "virtio_net", "af_packet",
 	"ip_tables", "ip6_tables", "iptable_filter", "ip6table_filter", "ip6table_mangle", "ip6table_raw",
 	"nf_tables", "nft_compat", "nf_conntrack",
 }
 
-// buildInitramfs writes the first file system of a guest: agent as /init and
-// the core modules in the order of loading.
-func buildInitramfs(w io.Writer, agent string, mods *kernel.Modules) error {
-	program, err := os.ReadFile(agent)
-	if err != nil {
-		return fmt.Errorf("initramfs: %w", err)
-	}
-	records := []cpio.Record{
-		cpio.Directory("dev", 0o755), cpio.Directory(initModules[1:], 0o755),
-		cpio.CharDev("dev/console", 0o600, 5, 1), // opened for PID 1 before it could mount anything
-		cpio.StaticFile("init", string(program), 0o755),
-	}
-	libraries, err := libraryRecords(agent)
-	if err != nil {
-		return fmt.Errorf("initramfs: %w", err)
-	}
-	records = append(records, libraries...)
+// coreArchive packs the core modules that the kernel has, in the order of loading.
+func coreArchive(mods *kernel.Modules) ([]byte, error) {
+	var all []kernel.Module
 	seen := map[string]bool{}
 	for _, name := range coreModules {
 		order, err := mods.Order(name)
@@ -47,22 +33,37 @@ func buildInitramfs(w io.Writer, agent string, mods *kernel.Modules) error {
 			continue // built in, or this kernel goes without
 		}
 		if err != nil {
-			return fmt.Errorf("initramfs: %w", err)
+			return nil, err
 		}
 		for _, m := range order {
-			if seen[m.Name] {
-				continue
+			if !seen[m.Name] {
+				seen[m.Name] = true
+				all = append(all, m)
 			}
-			data, err := mods.Read(m.Name)
-			if err != nil {
-				return fmt.Errorf("initramfs: %w", err)
-			}
-			records = append(records, cpio.StaticFile(fmt.Sprintf("%s/%03d-%s", initModules[1:], len(seen), m.Name), string(data), 0o600))
-			seen[m.Name] = true
 		}
 	}
+	var b bytes.Buffer
+	err := packModules(&b, mods, all)
+	return b.Bytes(), err
+}
+
+// buildInitramfs writes the first file system of a guest: agent as /init.
+func buildInitramfs(w io.Writer, agent string) error {
+	program, err := os.ReadFile(agent)
+	if err != nil {
+		return fmt.Errorf("initramfs: %w", err)
+	}
+	records := []cpio.Record{
+		cpio.Directory("dev", 0o755),
+		cpio.CharDev("dev/console", 0o600, 5, 1), // opened for PID 1 before it could mount anything
+		cpio.StaticFile("init", string(program), 0o755),
+	}
+	libraries, err := libraryRecords(agent)
+	if err != nil {
+		return fmt.Errorf("initramfs: %w", err)
+	}
 	rw := cpio.Newc.Writer(w)
-	if err := cpio.WriteRecords(rw, records); err != nil {
+	if err := cpio.WriteRecords(rw, append(records, libraries...)); err != nil {
 		return fmt.Errorf("initramfs: %w", err)
 	}
 	return cpio.WriteTrailer(rw)
@@ -94,9 +95,9 @@ func libraryRecords(program string) ([]cpio.Record, error) {
 }
 
 // initramfsFile builds the initramfs in memory.
-func initramfsFile(agent string, mods *kernel.Modules) (*os.File, error) {
+func initramfsFile(agent string) (*os.File, error) {
 	var b bytes.Buffer
-	if err := buildInitramfs(&b, agent, mods); err != nil {
+	if err := buildInitramfs(&b, agent); err != nil {
 		return nil, err
 	}
 	f, err := memory("initramfs", 0)

@@ -201,7 +201,7 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 	if err != nil {
 		return nil, err
 	}
-	initramfs, err := initramfsFile(agent, mods)
+	initramfs, err := initramfsFile(agent)
 	if err != nil {
 		return nil, err
 	}
@@ -241,17 +241,39 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 		m.Close()
 		return nil, err
 	}
+	if err := m.await(wait); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// await waits for the agent and gives it the core modules, which are
+// decompressed while the kernel boots.
+func (m *Machine) await(ctx context.Context) error {
+	type result struct {
+		archive []byte
+		err     error
+	}
+	core := make(chan result, 1)
+	go func() {
+		b, err := coreArchive(m.modules)
+		core <- result{b, err}
+	}()
 	select {
 	case h := <-m.ready:
 		m.Release, m.build = h.Release, h.Build
-		return m, nil
 	case <-m.dead:
-		err = m.Err()
-	case <-wait.Done():
-		err = m.withConsole(context.Cause(wait))
+		return m.Err()
+	case <-ctx.Done():
+		return m.withConsole(context.Cause(ctx))
 	}
-	m.Close()
-	return nil, err
+	r := <-core
+	if r.err != nil {
+		return r.err
+	}
+	_, err := m.call(ctx, request{Op: "modules"}, bytes.NewReader(r.archive), nil, nil)
+	return err
 }
 
 // start runs QEMU, stopped before the guest's first instruction.

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -58,6 +59,7 @@ func becomeFileServer(program string) error {
 type fileServerProcess struct {
 	process *os.Process
 	exited  chan struct{}
+	stderr  bytes.Buffer // to be read after exited
 }
 
 func (p *fileServerProcess) close() {
@@ -93,7 +95,7 @@ func startFileServer() (*fileServerProcess, *os.File, error) {
 	}
 	defer listener.Close()
 	p := &fileServerProcess{exited: make(chan struct{})}
-	cmd := &exec.Cmd{Path: self, Args: []string{fileServerName, program}, ExtraFiles: []*os.File{listener}, Stderr: os.Stderr,
+	cmd := &exec.Cmd{Path: self, Args: []string{fileServerName, program}, ExtraFiles: []*os.File{listener}, Stderr: &p.stderr,
 		SysProcAttr: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}}
 	if uid := os.Geteuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
