@@ -74,19 +74,20 @@ type assembler struct {
 	open map[uint64]*Packet
 	// begun are calls of pskb_expand_head that have not returned.
 	begun map[uint64]bpfRecord
-	// allocated are new heads whose sk_buff has not been seen since, by
-	// address of the head.
-	allocated map[uint64]bpfRecord
+	// allocated are new heads whose sk_buff has not been seen since.
+	allocated []bpfRecord
+	// last is what was last seen of each sk_buff on its way.
+	last map[uint64]bpfRecord
 }
 
 func (a *assembler) assemble(records []bpfRecord) *Trace {
 	a.trace = &Trace{}
-	a.open, a.begun, a.allocated = map[uint64]*Packet{}, map[uint64]bpfRecord{}, map[uint64]bpfRecord{}
+	a.open, a.begun, a.last = map[uint64]*Packet{}, map[uint64]bpfRecord{}, map[uint64]bpfRecord{}
 	for i := range records {
 		a.add(&records[i])
 	}
-	for _, r := range a.allocated {
-		if attribute(a.callers(&r)) != Outside {
+	for i := range a.allocated {
+		if a.underSeg6(&a.allocated[i]) {
 			a.trace.Unmatched++
 		}
 	}
@@ -95,11 +96,9 @@ func (a *assembler) assemble(records []bpfRecord) *Trace {
 
 func (a *assembler) add(r *bpfRecord) {
 	p := a.packet(r)
-	// An sk_buff with a head that was allocated under pskb_expand_head
-	// proves which sk_buff the call was for.
-	if alloc, ok := a.allocated[r.State.Head]; ok {
-		delete(a.allocated, r.State.Head)
-		a.expandedTo(p, &alloc, r)
+	a.match(p, r)
+	if r.Kind != recAllocate {
+		a.last[r.Skb] = *r
 	}
 	e := a.event(r)
 	switch r.Kind {
@@ -123,11 +122,14 @@ func (a *assembler) add(r *bpfRecord) {
 		before, ok := a.begun[r.Skb]
 		delete(a.begun, r.Skb)
 		if ok && r.Result == 0 {
-			a.expansion(p, &before, int(before.Nhead), r)
+			e := a.expansion(p, &before, int(before.Nhead))
+			e.NewHead, e.NewSize = r.State.Head, int(r.State.End)
+			e.Allocated = e.NewSize + infoRoom(&r.State)
+			a.zeroed(e, r)
 		}
 		return
 	case recAllocate:
-		a.allocated[r.Address] = *r
+		a.allocated = append(a.allocated, *r)
 		return
 	case recConsume:
 		delete(a.open, r.Skb)
@@ -140,13 +142,16 @@ func (a *assembler) add(r *bpfRecord) {
 }
 
 // packet gives the passage that a record belongs to. One begins where an
-// sk_buff is received after having been transmitted, in whatever node.
+// sk_buff comes in, or on its way out reaches routing, after it has been
+// transmitted: the memory of sk_buffs is used again. The output of a VRF, which
+// is routed a second time, counts as two.
 func (a *assembler) packet(r *bpfRecord) *Packet {
 	node := a.nodes[r.Netns]
 	p := a.open[r.Skb]
 	if p != nil && p.Node == node {
+		begins := r.Kind == recReceive || r.Kind == recRoute || r.Kind == recEnter
 		last := len(p.Events) - 1
-		if r.Kind != recReceive || last < 0 || p.Events[last].Kind != Transmit {
+		if !begins || last < 0 || p.Events[last].Kind != Transmit {
 			return p
 		}
 	}
@@ -165,45 +170,90 @@ func (a *assembler) event(r *bpfRecord) Event {
 	}
 }
 
-// expandedTo adds a reallocation that was seen as an allocation, and the next
-// sight of the sk_buff.
-func (a *assembler) expandedTo(p *Packet, alloc, next *bpfRecord) {
-	nhead := Unknown
-	if alloc.Skb == next.Skb && alloc.State.Encapsulation == next.State.Encapsulation {
-		// pskb_expand_head moves every header offset by nhead. Nothing
-		// else moves this one, but for skb_reset_inner_headers, which
-		// comes with the encapsulation bit.
-		nhead = int(int16(next.State.InnerNetworkHeader - alloc.State.InnerNetworkHeader))
+// match gives allocations to their packet. The programs only guess which
+// sk_buff an allocation is for, from what the CPU last worked on, and guess wrong
+// where a driver hands over packets in lists. An sk_buff seen with the new head
+// is the proof. seg6 finishes one packet before a CPU begins the next, so that
+// what was allocated under seg6 earlier on the same CPU and was never seen on an
+// sk_buff is of the same packet: its heads in between.
+func (a *assembler) match(p *Packet, r *bpfRecord) {
+	at := len(a.allocated) - 1
+	for at >= 0 && a.allocated[at].Address != r.State.Head {
+		at--
 	}
-	a.expansion(p, alloc, nhead, next)
+	if at < 0 {
+		return
+	}
+	var chain, rest []bpfRecord
+	for i, alloc := range a.allocated {
+		if i == at || i < at && alloc.Cpu == a.allocated[at].Cpu && a.underSeg6(&alloc) {
+			chain = append(chain, alloc)
+		} else {
+			rest = append(rest, alloc)
+		}
+	}
+	a.allocated = rest
+	last, seen := a.last[r.Skb]
+	for i := range chain {
+		before := &chain[i]
+		known := before.Skb == r.Skb
+		if !known && i == 0 && seen {
+			// Between the last sight and the call only headers were
+			// pushed or pulled.
+			before.Skb, before.Netns, before.Dev, before.State = r.Skb, last.Netns, last.Dev, last.State
+			known = true
+		}
+		nhead := Unknown
+		if known && len(chain) == 1 && before.State.Encapsulation == r.State.Encapsulation {
+			// pskb_expand_head moves every header offset by nhead.
+			// Nothing else moves this one, but for
+			// skb_reset_inner_headers, which sets encapsulation.
+			nhead = int(int16(r.State.InnerNetworkHeader - before.State.InnerNetworkHeader))
+		}
+		e := a.expansion(p, before, nhead)
+		if i+1 < len(chain) {
+			e.NewHead, e.NewSize = before.Address, int(before.Size)-infoRoom(&r.State)
+		} else {
+			e.NewHead, e.NewSize = r.State.Head, int(r.State.End)
+		}
+		if !known {
+			e.OldHead, e.OldSize, e.Copied = 0, Unknown, Unknown
+			if i > 0 {
+				e.OldHead, e.OldSize = chain[i-1].Address, int(chain[i-1].Size)-infoRoom(&r.State)
+			}
+		}
+		a.zeroed(e, before)
+	}
 }
 
-// cacheLine is SMP_CACHE_BYTES of x86-64 and arm64.
-const cacheLine = 64
+func (a *assembler) underSeg6(r *bpfRecord) bool { return attribute(a.callers(r)) != Outside }
 
-func (a *assembler) expansion(p *Packet, before *bpfRecord, nhead int, after *bpfRecord) {
+// infoRoom is what the kernel keeps behind end for skb_shared_info: the
+// difference that SKB_WITH_OVERHEAD takes away. Cache lines have 64 bytes on
+// x86-64 and arm64.
+func infoRoom(s *bpfState) int { return (int(s.InfoRoom) + 63) / 64 * 64 }
+
+// expansion adds a call of pskb_expand_head to a packet. The new head is left to
+// be filled in.
+func (a *assembler) expansion(p *Packet, before *bpfRecord, nhead int) *Expansion {
 	callers := a.callers(before)
 	e := a.event(before)
 	e.Kind, e.Function = Expand, "pskb_expand_head"
 	e.Expansion = &Expansion{
 		Attribution: attribute(callers), Callers: callers, Nhead: nhead,
-		OldSize: int(before.State.End), NewSize: int(after.State.End),
-		OldHead: before.State.Head, NewHead: after.State.Head,
-		Copied: int(before.State.Tail + before.State.InfoSize),
-		Zeroed: Unknown,
-	}
-	e.Expansion.Allocated = int(before.Size)
-	if before.Kind != recAllocate {
-		// The inverse of SKB_WITH_OVERHEAD.
-		e.Expansion.Allocated = e.Expansion.NewSize + (int(after.State.InfoRoom)+cacheLine-1)/cacheLine*cacheLine
-	}
-	if yes, known := a.zeroes(before); known {
-		e.Expansion.Zeroed = 0
-		if yes {
-			e.Expansion.Zeroed = e.Expansion.Allocated
-		}
+		OldHead: before.State.Head, OldSize: int(before.State.End),
+		Allocated: int(before.Size), Copied: int(before.State.Tail + before.State.InfoSize), Zeroed: Unknown,
 	}
 	p.Events = append(p.Events, e)
+	return e.Expansion
+}
+
+func (a *assembler) zeroed(e *Expansion, r *bpfRecord) {
+	if yes, known := a.zeroes(r); yes {
+		e.Zeroed = e.Allocated
+	} else if known {
+		e.Zeroed = 0
+	}
 }
 
 // callers names the functions above pskb_expand_head, nearest first.

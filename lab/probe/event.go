@@ -67,11 +67,13 @@ const (
 // Unknown is the value of a quantity that the backend could not observe.
 const Unknown = -1
 
-// An Expansion is one call of pskb_expand_head. All sizes are in bytes.
+// An Expansion is one call of pskb_expand_head. All sizes are in bytes. The
+// tracepoint backend leaves some Unknown where the driver handed over packets in
+// lists, and Nhead where it cannot be told from the header offsets.
 type Expansion struct {
 	Attribution Attribution
 	Callers     []string // functions above pskb_expand_head, nearest first
-	Nhead       int      // how far the data moved from head; Unknown if not seen
+	Nhead       int      // how far the data moved from head
 	OldSize     int      // end - head before
 	NewSize     int      // end - head after
 	Allocated   int      // by the slab for the new head and skb_shared_info

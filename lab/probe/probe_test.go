@@ -1,9 +1,13 @@
 package probe_test
 
 import (
+	"encoding/binary"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"seg6lab/lab/headroom"
 	"seg6lab/lab/probe"
@@ -162,4 +166,49 @@ func TestHeadroomIsReached(t *testing.T) {
 	undo := b.arrive(headroom.Page, headroom.NotCloned)
 	defer undo()
 	b.checkEntry(b.observe(p, frame(t, 64), 1)[0], headroom.Page.Bytes(), headroom.NotCloned)
+}
+
+// A driver hands packets over in lists: all are received and pass netfilter
+// before seg6 sees the first. Frames of bpf_prog_test_run arrive in that way,
+// with the headroom of a page.
+func TestList(t *testing.T) {
+	b := newBench(t)
+	backends, _ := probe.Supported()
+	const frames, segments = 8, 16
+	// 14 + 40 + 8 + 16 segments + 16 is more than 270 + 14.
+	b.encapsulate(seg6.ModeL2Encap, segments)
+	pass := must(ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}}))(t)
+	defer pass.Close()
+	f := frame(t, 64)
+	for _, backend := range backends {
+		p := b.open(backend)
+		b.router.do(func() {
+			context := make([]byte, 24) // struct xdp_md
+			binary.NativeEndian.PutUint32(context[4:], uint32(len(f)))
+			binary.NativeEndian.PutUint32(context[12:], uint32(b.router.link("r0").Attrs().Index))
+			must(pass.Run(&ebpf.RunOptions{Data: f, Context: context, Repeat: frames, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES}))(t)
+		})
+		b.await(frames)
+		trace := must(p.Collect(t.Context()))(t)
+		packets := trace.Seg6Packets("router")
+		if len(packets) != frames || trace.Unmatched != 0 {
+			t.Errorf("%s: %d packets, %d reallocations of none, want %d and 0", backend, len(packets), trace.Unmatched, frames)
+		}
+		for i, packet := range packets {
+			var got []probe.Attribution
+			var previous *probe.Expansion
+			for _, e := range packet.Expansions(probe.Anywhere) {
+				got = append(got, e.Attribution)
+				if previous != nil && (previous.NewHead != e.OldHead || previous.NewSize != e.OldSize) {
+					t.Errorf("%s: packet %d: head %#x of %d bytes follows on %#x of %d", backend, i, e.OldHead, e.OldSize, previous.NewHead, previous.NewSize)
+				}
+				previous = e
+			}
+			if d := cmp.Diff([]probe.Attribution{probe.DirectL2, probe.CowHeader}, got); d != "" {
+				t.Errorf("%s: packet %d (-want +got):\n%s", backend, i, d)
+			}
+			b.checkEntry(packet, headroom.Page.Bytes(), headroom.NotCloned)
+		}
+	}
 }
