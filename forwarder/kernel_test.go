@@ -76,6 +76,7 @@ func onThread(t testing.TB, f func() error) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
+		defer close(done) // A failed test leaves in the middle.
 		runtime.LockOSThread()
 		done <- f()
 	}()

@@ -1,0 +1,52 @@
+// Package port moves Ethernet frames in and out: memory for tests, packet
+// sockets for any device. It looks into no frame but for VLAN tags that the
+// kernel keeps beside it, and knows nothing of what is done with them.
+//
+// On a device of the host the kernel receives every frame too. Whoever
+// forwards in its place takes the kernel's addresses off the device.
+package port
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrStopped is what Receive returns after Stop.
+var ErrStopped = errors.New("port is stopped")
+
+// Port is one end of a link.
+type Port interface {
+	// Receive waits for frames and hands them to take, which may keep none:
+	// their memory is used again. It returns after a batch. Only one goroutine
+	// may receive.
+	Receive(take func(frame []byte)) error
+	// Sender is a way out of the port for one goroutine.
+	Sender() (Sender, error)
+	// Stop ends a Receive that waits, and every later one.
+	Stop()
+	// Close gives everything back. The senders must be done.
+	Close() error
+	// String says what the port is: its kind and its device.
+	String() string
+}
+
+// Sender sends in batches. It belongs to one goroutine.
+type Sender interface {
+	// Send queues a frame, which may be used again at once.
+	Send(frame []byte) error
+	// Flush sends what is queued. Frames that the device does not take are
+	// lost and counted as an error.
+	Flush() error
+}
+
+// batch is how many frames are sent by one system call.
+const batch = 64
+
+// Open opens a device of the namespace that the calling thread is in.
+func Open(device string) (Port, error) {
+	p, err := openPacket(device)
+	if err != nil {
+		return nil, fmt.Errorf("port %s: %w", device, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,154 @@
+package port_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"seg6lab/forwarder/port"
+)
+
+func frame(n int) []byte {
+	b := make([]byte, n)
+	copy(b, []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
+	for i := 14; i < n; i++ {
+		b[i] = byte(i)
+	}
+	return b
+}
+
+// exchange sends frames of every size class from a to b.
+func exchange(t *testing.T, a, b port.Port) {
+	t.Helper()
+	s, err := a.Sender()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want [][]byte
+	for i := range 200 {
+		want = append(want, frame(60+i))
+	}
+	want = append(want, frame(1514), frame(3000))
+	for _, f := range want {
+		if err := s.Send(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var got [][]byte
+	guard := time.AfterFunc(10*time.Second, b.Stop)
+	defer guard.Stop()
+	for len(got) < len(want) {
+		if err := b.Receive(func(f []byte) {
+			if bytes.Equal(f[12:14], []byte{0x88, 0xb5}) {
+				got = append(got, bytes.Clone(f))
+			}
+		}); err != nil {
+			t.Fatalf("after %d of %d frames: %v", len(got), len(want), err)
+		}
+	}
+	for i := range want {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Fatalf("frame %d: got %x, want %x", i, got[i], want[i])
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	a, b := port.Pair("a", "b")
+	exchange(t, a, b)
+	exchange(t, b, a)
+	stops(t, a)
+}
+
+func TestPacketSocket(t *testing.T) {
+	inNamespace(t, func() {
+		a, b := open(t, "a"), open(t, "b")
+		exchange(t, a, b)
+		exchange(t, b, a)
+		stops(t, a)
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := port.Open("nosuch"); err == nil {
+			t.Error("a device that does not exist was opened")
+		}
+	})
+}
+
+// stops: Stop ends a Receive that waits, and later ones.
+func stops(t *testing.T, p port.Port) {
+	t.Helper()
+	done := make(chan error)
+	go func() { done <- p.Receive(func([]byte) {}) }()
+	p.Stop()
+	for range 2 {
+		select {
+		case err := <-done:
+			if err != nil && !errors.Is(err, port.ErrStopped) {
+				t.Errorf("%s: %v", p, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: Stop did not end Receive", p)
+		}
+		go func() { done <- p.Receive(func([]byte) {}) }()
+	}
+	<-done
+}
+
+func open(t *testing.T, device string) port.Port {
+	t.Helper()
+	p, err := port.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// inNamespace runs f on a thread in a new namespace with a veth pair a, b.
+func inNamespace(t *testing.T, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	done := make(chan error)
+	go func() {
+		defer close(done)      // A failed test leaves in the middle.
+		runtime.LockOSThread() // The thread ends with the goroutine.
+		done <- func() error {
+			h, err := netns.New()
+			if err != nil {
+				return fmt.Errorf("new namespace: %w", err)
+			}
+			defer h.Close()
+			v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: "b"}
+			v.Name, v.MTU = "a", 9000
+			if err := netlink.LinkAdd(v); err != nil {
+				return fmt.Errorf("veth pair: %w", err)
+			}
+			for _, name := range []string{"a", "b"} {
+				l, err := netlink.LinkByName(name)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(netlink.LinkSetMTU(l, 9000), netlink.LinkSetUp(l)); err != nil {
+					return fmt.Errorf("raise %s: %w", name, err)
+				}
+			}
+			f()
+			return nil
+		}()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
