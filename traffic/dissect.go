@@ -46,7 +46,7 @@ func dissect(frame []byte, hints []*Layer) *Packet {
 			t = h
 		}
 	}
-	if len(rest) > 0 {
+	if len(rest) > 0 || len(p.layers) == 0 {
 		p.layers = append(p.layers, opaque("Raw", rest))
 	}
 	if padding > 0 {
