@@ -25,7 +25,8 @@ type Feature struct {
 	// Since is the first Linux version that has it, for the user only: a
 	// distribution's kernel may have it earlier.
 	Since string
-	// Config is the kernel's option for it.
+	// Config is the kernel's option for it, empty when no kernel is known to
+	// have the feature.
 	Config string
 	// Module that the feature may be in, if any.
 	Module string
@@ -52,6 +53,9 @@ func (m *Missing) Unwrap() error { return m.Err }
 
 // Remedy says what gives the user the feature.
 func (m *Missing) Remedy() string {
+	if m.Config == "" {
+		return "do without it, no Linux is known to have it"
+	}
 	var options []string
 	if m.Module != "" {
 		options = append(options, "modprobe "+m.Module)

@@ -64,6 +64,7 @@ var seg6Features = []Feature{
 		local(seg6.Local{Action: seg6.ActionEnd, Flavors: seg6.FlavorNextCSID})},
 	{"seg6.next-csid.x", "flavor next-csid of End.X", "6.6", configLWT, "",
 		local(seg6.Local{Action: seg6.ActionEndX, NH6: nh6, Flavors: seg6.FlavorNextCSID})},
+	{Name: "seg6.iif", About: "parameter iif of seg6local actions", Probe: local(seg6.Local{Action: seg6.ActionEnd, IIF: loopback})},
 }
 
 // actionFeatures are the features of the actions by themselves.
@@ -82,8 +83,8 @@ var actionFeatures = map[seg6.Action]string{
 }
 
 // Needs returns the names of the features that a route with the encapsulation e
-// needs. What e asks for and no kernel has, such as flavor usp, has no feature:
-// the kernel's answer to the route tells.
+// needs. Flavors that no kernel has, usp and usd, have no feature: the kernel
+// refuses such a route itself.
 func Needs(e netlink.Encap) []string {
 	var names []string
 	switch e := e.(type) {
@@ -106,6 +107,7 @@ func Needs(e netlink.Encap) []string {
 			name  string
 		}{
 			{x && e.OIF != 0, "seg6.end.x.oif"},
+			{e.IIF != 0, "seg6.iif"},
 			{e.SRH != nil && e.SRH.HMACKeyID != 0, "seg6.hmac"},
 			{e.Count, "seg6.counters"},
 			{e.Flavors&seg6.FlavorPSP != 0, "seg6.psp"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // The expected bytes are written out from include/uapi/linux/seg6.h,
@@ -17,7 +18,7 @@ import (
 func wire(t testing.TB, parts ...string) []byte {
 	t.Helper()
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the expected bytes are little-endian")
+		t.Fatal("the expected bytes are little-endian, this machine is not")
 	}
 	b, err := hex.DecodeString(strings.ReplaceAll(strings.Join(parts, ""), " ", ""))
 	if err != nil {
@@ -236,6 +237,8 @@ func TestEncodeErrors(t *testing.T) {
 		{"End.DT6 with both", &Local{Action: ActionEndDT6, Table: 1, VRFTable: 2}, "needs exactly one of table, vrftable"},
 		{"nh6 of IPv4", &Local{Action: ActionEndX, NH6: v4}, "nh6: 192.0.2.1 is not a plain IPv6 address"},
 		{"nh4 of IPv6", &Local{Action: ActionEndDX4, NH4: netip.MustParseAddr("fc00::1")}, "nh4: fc00::1 is not a plain IPv4 address"},
+		{"End with nh6", &Local{Action: ActionEnd, NH6: netip.MustParseAddr("fc00::1")}, "action End: takes no nh6"},
+		{"End.T with flavors", &Local{Action: ActionEndT, Table: 1, Flavors: FlavorPSP}, "action End.T: takes no flavors"},
 		{"lblen alone", &Local{Action: ActionEnd, LBLen: 32}, "lblen and nflen need the flavor next-csid"},
 		{"IPv4 segment of End.B6", &Local{Action: ActionEndB6, SRH: &SRH{Segs: []netip.Addr{v4}}}, "srh: segment 192.0.2.1"},
 		{"End.BPF", &Local{Action: ActionEndBPF, BPF: "prog"}, "not an action that can be set here"},
@@ -369,6 +372,22 @@ func FuzzDecode(f *testing.F) {
 			}
 			if !pair[0].Equal(pair[1]) {
 				t.Fatalf("%s became %s", pair[0], pair[1])
+			}
+		}
+	})
+}
+
+// FuzzParseRoute: no message makes it panic, nor printing what it gives.
+func FuzzParseRoute(f *testing.F) {
+	// struct rtmsg: IPv6, /64, table main, proto boot, unicast; then RTA_DST (1),
+	// RTA_ENCAP_TYPE (21) seg6local and RTA_ENCAP (22) with End.
+	f.Add(wire(f, "0a400000 fe030001 00000000", "1400 0100", seg1, "0600 1500 0700 0000", "0c00 1680 0800 0100 01000000"))
+	// RTA_MULTIPATH (9): two struct rtnexthop, the first with RTA_GATEWAY (5).
+	f.Add(wire(f, "0a400000 fe030001 00000000", "2800 0900", "1c00 0000 02000000 1400 0500", seg1, "0800 0001 03000000"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+			if r, ok, err := parseRoute(b, family); ok && err == nil {
+				_ = r.String()
 			}
 		}
 	})

@@ -492,7 +492,8 @@ func TestHMACKeys(t *testing.T) {
 		if iperr == nil {
 			t.Fatalf("we say %v, ip shows %q", err, out)
 		}
-		t.Skip(err)
+		t.Logf("nothing to set: %v", err)
+		return
 	} else if err != nil || len(keys) != 0 {
 		t.Fatalf("HMACKeys() = %v, %v", keys, err)
 	}

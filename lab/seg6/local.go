@@ -86,26 +86,31 @@ type ActionParams struct {
 	Required []string
 	// OneOf are parameters of which exactly one is required.
 	OneOf []string
-	// Optional parameters. A kernel from before a parameter was added, like
-	// one that never had it, ignores it in silence; Local.Ignored tells after
-	// the route has been read back.
+	// Optional parameters. A kernel from before a parameter was added ignores
+	// it in silence, and so does every kernel up to 6.18 with iif;
+	// Local.Ignored tells after the route has been read back.
 	Optional []string
+}
+
+// takes reports whether the action has the parameter.
+func (a ActionParams) takes(name string) bool {
+	return slices.Contains(a.Required, name) || slices.Contains(a.OneOf, name) || slices.Contains(a.Optional, name)
 }
 
 // actionTable is the kernel's seg6_action_table, without End.BPF. The order is
 // that of RFC 8986 section 4.
 var actionTable = []ActionParams{
-	{Action: ActionEnd, Optional: []string{"flavors", "count"}},
-	{Action: ActionEndX, Required: []string{"nh6"}, Optional: []string{"oif", "flavors", "count"}},
-	{Action: ActionEndT, Required: []string{"table"}, Optional: []string{"count"}},
-	{Action: ActionEndDX6, Required: []string{"nh6"}, Optional: []string{"count"}},
-	{Action: ActionEndDX4, Required: []string{"nh4"}, Optional: []string{"count"}},
-	{Action: ActionEndDT6, OneOf: []string{"table", "vrftable"}, Optional: []string{"count"}},
-	{Action: ActionEndDT4, Required: []string{"vrftable"}, Optional: []string{"count"}},
-	{Action: ActionEndDT46, Required: []string{"vrftable"}, Optional: []string{"count"}},
-	{Action: ActionEndDX2, Required: []string{"oif"}, Optional: []string{"count"}},
-	{Action: ActionEndB6, Required: []string{"srh"}, Optional: []string{"count"}},
-	{Action: ActionEndB6Encaps, Required: []string{"srh"}, Optional: []string{"count"}},
+	{Action: ActionEnd, Optional: []string{"flavors", "iif", "count"}},
+	{Action: ActionEndX, Required: []string{"nh6"}, Optional: []string{"oif", "flavors", "iif", "count"}},
+	{Action: ActionEndT, Required: []string{"table"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndDX6, Required: []string{"nh6"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndDX4, Required: []string{"nh4"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndDT6, OneOf: []string{"table", "vrftable"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndDT4, Required: []string{"vrftable"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndDT46, Required: []string{"vrftable"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndDX2, Required: []string{"oif"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndB6, Required: []string{"srh"}, Optional: []string{"iif", "count"}},
+	{Action: ActionEndB6Encaps, Required: []string{"srh"}, Optional: []string{"iif", "count"}},
 }
 
 // Actions returns the parameters of every action that Local can express.
@@ -434,7 +439,8 @@ func (l *Local) Type() int { return nl.LWTUNNEL_ENCAP_SEG6_LOCAL }
 
 // Encode returns the payload of RTA_ENCAP with every parameter that is set. It
 // fails when a required parameter is missing, which the kernel would answer
-// with a bare EINVAL, and when an address is of the wrong family.
+// with a bare EINVAL, when the action does not take a parameter, which the
+// kernel would ignore, and when an address is of the wrong family.
 func (l *Local) Encode() ([]byte, error) {
 	fail := func(err error) error { return fmt.Errorf("encap seg6local action %s: %w", l.Action, err) }
 	if err := l.complete(); err != nil {
@@ -458,30 +464,37 @@ func (l *Local) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// complete checks that the parameters which the action needs are there.
+// complete checks that the parameters which the action needs are there, and no
+// others.
 func (l *Local) complete() error {
 	i := slices.IndexFunc(actionTable, func(r ActionParams) bool { return r.Action == l.Action })
 	if i < 0 {
 		return fmt.Errorf("not an action that can be set here")
 	}
-	given := func(name string) bool {
-		return slices.ContainsFunc(params, func(p param) bool { return p.name == name && p.set(l) })
+	row := actionTable[i]
+	given := make(map[string]bool)
+	for _, p := range params {
+		if !p.set(l) {
+			continue
+		}
+		if !row.takes(p.name) {
+			return fmt.Errorf("takes no %s", p.name)
+		}
+		given[p.name] = true
 	}
-	for _, name := range actionTable[i].Required {
-		if !given(name) {
+	for _, name := range row.Required {
+		if !given[name] {
 			return fmt.Errorf("%s is missing", name)
 		}
 	}
-	if oneOf := actionTable[i].OneOf; oneOf != nil {
-		n := 0
-		for _, name := range oneOf {
-			if given(name) {
-				n++
-			}
+	n := 0
+	for _, name := range row.OneOf {
+		if given[name] {
+			n++
 		}
-		if n != 1 {
-			return fmt.Errorf("needs exactly one of %s", list(oneOf))
-		}
+	}
+	if n != 1 && row.OneOf != nil {
+		return fmt.Errorf("needs exactly one of %s", list(row.OneOf))
 	}
 	return nil
 }
