@@ -11,6 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The netlink library asks for the kernel's extack text only when this is set,
+// and only on the sockets that it opens for a single request: those of a
+// netlink.Handle without sockets. It is set here, below all that adds routes.
+func init() { nl.EnableErrorMessageReporting = true }
+
 // Conn speaks to the kernel for one network namespace, from any goroutine. Its
 // errors carry the kernel's extack text and unwrap to the errno.
 type Conn struct {

@@ -24,10 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The netlink library asks for extack text when this is set, and only on the
-// sockets that it opens for a single request.
-func init() { nl.EnableErrorMessageReporting = true }
-
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
