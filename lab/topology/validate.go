@@ -321,8 +321,13 @@ func (n *node) sysctls() {
 		} else if m := perDevice.FindStringSubmatch(name); m != nil && m[1] != "all" && m[1] != "default" {
 			n.needs(n.KeyAt(at), path, strings.ReplaceAll(m[1], "/", "."))
 		}
-		if value := n.Sysctls[name]; value == "" || strings.ContainsAny(value, "\n\x00") {
+		switch value := n.Sysctls[name]; {
+		case value == "" || strings.ContainsAny(value, "\n\x00"):
 			n.fail(n.ValueAt(at), path, "expected a value of one line")
+		case value == "true" || value == "on":
+			n.fail(n.ValueAt(at), path, "the kernel reads no %q; did you mean 1?", value)
+		case value == "false" || value == "off":
+			n.fail(n.ValueAt(at), path, "the kernel reads no %q; did you mean 0?", value)
 		}
 	}
 }

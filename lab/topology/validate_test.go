@@ -58,6 +58,7 @@ func TestNodeErrors(t *testing.T) {
 		{"sysctl out of its tree", `{sysctls: {net.//.kernel.panic: 1}}`, `nodes.r.sysctls.net.//.kernel.panic: is no sysctl name: expected words of letters, digits, _ and -, joined by dots`},
 		{"sysctl of no device", `{sysctls: {net.ipv6.conf.outt.forwarding: 1}}`, `nodes.r.sysctls.net.ipv6.conf.outt.forwarding: nodes.r has no device "outt"; did you mean "out"?`},
 		{"sysctl without value", `{sysctls: {net.ipv4.ip_forward: }}`, `nodes.r.sysctls.net.ipv4.ip_forward: expected text, got nothing`},
+		{"sysctl of a word", `{sysctls: {net.ipv4.ip_forward: true}}`, `nodes.r.sysctls.net.ipv4.ip_forward: the kernel reads no "true"; did you mean 1?`},
 		{"VLAN on no device", `{vlans: {v: {link: inn, id: 5}}}`, `nodes.r.vlans.v.link: nodes.r has no device "inn"; did you mean "in"?`},
 		{"VLAN id", `{vlans: {v: {link: in, id: 4095}}}`, `nodes.r.vlans.v.id: 4095 is out of range: expected a whole number from 0 to 4094`},
 		{"VLAN twice", `{vlans: {v: {link: in, id: 5}, w: {link: in, id: 5, protocol: 802.1Q}}}`, `nodes.r.vlans.w.id: 802.1Q 5 of in is the device v already`},
