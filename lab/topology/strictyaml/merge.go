@@ -4,15 +4,20 @@ import "reflect"
 
 // Merge lays src over dst, both pointers to one struct type: lists are
 // appended, mappings and structs merged key by key, and of anything else the
-// value of src wins unless it is the zero value. The places of values follow,
-// so that a mistake is reported where it was written. Merge shares the lists
-// and structs of src that dst has no part of; src is not changed.
+// value of src wins if its file gave one, or if it is not the zero value. The
+// places of values follow, so that a mistake is reported where it was written.
+// Merge shares the lists and structs of src that dst has no part of; src is not
+// changed.
 func Merge[T any](dst, src *T) {
 	merge(reflect.ValueOf(dst).Elem(), reflect.ValueOf(src).Elem(), "", &At{}, &At{})
 }
 
 func merge(dst, src reflect.Value, path string, to, from *At) {
-	switch dst.Kind() {
+	kind := dst.Kind()
+	if isText(dst.Type()) {
+		kind = reflect.String // a value as a whole, whatever it is made of
+	}
+	switch kind {
 	case reflect.Pointer:
 		switch {
 		case src.IsNil():
@@ -52,7 +57,7 @@ func merge(dst, src reflect.Value, path string, to, from *At) {
 		}
 		return
 	default:
-		if src.IsZero() {
+		if src.IsZero() && !from.Has(path) {
 			return
 		}
 		dst.Set(src)
@@ -61,12 +66,6 @@ func merge(dst, src reflect.Value, path string, to, from *At) {
 }
 
 func mergeStruct(dst, src reflect.Value, path string, to, from *At) {
-	if isText(dst.Type()) {
-		if !src.IsZero() {
-			dst.Set(src)
-		}
-		return
-	}
 	if l, ok := dst.Addr().Interface().(locatable); ok {
 		a := l.at()
 		values := a.values

@@ -87,6 +87,22 @@ func TestSubstitutePlace(t *testing.T) {
 	}
 }
 
+// TestMergeZero: a value that the overlay gives wins even if it is zero; one
+// that it leaves out does not.
+func TestMergeZero(t *testing.T) {
+	var dst, src file
+	if err := parse(t, "by-name: {x: {word: red, rate: 5, signed: 5, flag: true}}").Decode(&dst); err != nil {
+		t.Fatal(err)
+	}
+	if err := parse(t, "by-name: {x: {word: red, rate: 0, flag: false}}").Decode(&src); err != nil {
+		t.Fatal(err)
+	}
+	strictyaml.Merge(&dst, &src)
+	if x := dst.ByName["x"]; x.Rate != 0 || *x.Flag || x.Signed != 5 {
+		t.Errorf("rate %v, flag %t, signed %d, want 0, false, 5", x.Rate, *x.Flag, x.Signed)
+	}
+}
+
 func TestMerge(t *testing.T) {
 	var dst, src, alone file
 	base := "items: [{word: red}]\nby-name: {x: {word: red, count: 3, names: [a], texts: {k: v, l: w}}}\n"
