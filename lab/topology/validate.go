@@ -29,7 +29,10 @@ const (
 // of one table, passes, so that a case can provoke the kernel's answer. The
 // error is of type Errors.
 func (t *Topology) Validate() error {
-	v := validator{}
+	v := validator{errs: strictyaml.Check(t)}
+	for _, e := range v.errs {
+		v.broken = append(v.broken, e.Path)
+	}
 	v.topology(t)
 	if len(v.errs) == 0 {
 		return nil
@@ -62,12 +65,11 @@ func within(path, outer string) bool {
 
 var nodeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-func (v *validator) name(pos strictyaml.Pos, path, what, name string) bool {
+func (v *validator) name(pos strictyaml.Pos, path, what, name string) {
 	if len(name) <= MaxName && nodeName.MatchString(name) {
-		return true
+		return
 	}
 	v.fail(pos, path, "%q is no name of a %s: expected 1 to %d lower-case letters, digits and hyphens, no hyphen first", name, what, MaxName)
-	return false
 }
 
 func (v *validator) topology(t *Topology) {
@@ -83,24 +85,21 @@ func (v *validator) topology(t *Topology) {
 		v.fail(t.KeyAt("links"), "links", "%d links: a topology has at most %d", len(t.Links), MaxLinks)
 		return
 	}
-	names := slices.Sorted(maps.Keys(t.Nodes))
-	nodes := make(map[string]*node, len(names))
-	for _, name := range names {
+	var names []string
+	nodes := make(map[string]*node, len(t.Nodes))
+	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
 		path := strictyaml.Key("nodes", name)
 		v.name(t.KeyAt(path), path, "node", name)
-		if t.Nodes[name] == nil {
-			v.fail(t.ValueAt(path), path, "is nothing: expected a node")
-			continue
+		if n := t.Nodes[name]; n != nil { // Check has told of the others
+			names = append(names, name)
+			nodes[name] = &node{validator: v, Node: n, path: path, devices: map[string]strictyaml.Pos{}, vrfOf: map[string]string{}}
 		}
-		nodes[name] = &node{validator: v, Node: t.Nodes[name], path: path, devices: map[string]strictyaml.Pos{}, vrfOf: map[string]string{}}
 	}
 	for i, l := range t.Links {
 		v.link(i, l, names, nodes)
 	}
 	for _, name := range names {
-		if n := nodes[name]; n != nil {
-			n.validate()
-		}
+		nodes[name].validate()
 	}
 	for i, l := range t.Links {
 		v.linkAddresses(i, l, nodes)

@@ -3,6 +3,7 @@ package topology_test
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -182,6 +183,35 @@ func TestLinkErrors(t *testing.T) {
 	}
 	_, err := topology.Decode("f", []byte("name: x\nnodes: {a: {addresses: {x: [10.0.0.1/8]}}, b: {addresses: {x: [10.0.0.1/8]}}}\nlinks:\n  - [a:x, b:x]\n"))
 	if want := "f:2:64: nodes.b.addresses.x[0]: 10.0.0.1 is also the address of the other end of the link, a:x"; err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// TestGoTopology: a topology that Go code makes is held to the same rules.
+func TestGoTopology(t *testing.T) {
+	topo := &topology.Topology{
+		Name: "made",
+		Nodes: map[string]*topology.Node{
+			"a": {
+				Dataplane: "forwardr",
+				VRFs:      map[string]*topology.VRF{"blue": {}},
+				Routes: []*topology.Route{
+					{Dev: "x"},
+					{To: topology.Destination{Default: true}, Dev: "x", Encap: &topology.Encap{Seg6: &topology.Seg6Encap{Mode: "encaps", Segs: []netip.Addr{netip.IPv6Loopback()}}}},
+				},
+			},
+			"b": nil,
+		},
+		Links: []*topology.Link{{Ends: [2]topology.End{{Node: "a", Dev: "x"}}, MTU: 67}},
+	}
+	want := `nodes.a.dataplane: "forwardr" is not known: expected kernel or forwarder; did you mean "forwarder"?
+nodes.a.vrfs.blue.table: 0 is out of range: expected a whole number from 1 to 4294967295
+nodes.a.routes[0].to: is missing: expected one word
+nodes.a.routes[1].encap.seg6.mode: "encaps" is not known: expected inline, encap, encap.red, l2encap or l2encap.red; did you mean "encap"?
+nodes.b: is missing: expected a mapping with the keys ` + "dataplane, sysctls, seg6, vrfs, vlans, bridges, dummies, ifbs, addresses, neighbours, rules, routes, offloads, netem, run" + `
+links[0].ends[1]: is missing: expected one word
+links[0].mtu: 67 is out of range: expected a whole number from 68 to 65535`
+	if err := topo.Validate(); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }
