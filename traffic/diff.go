@@ -3,6 +3,7 @@ package traffic
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,15 +38,28 @@ type dump struct {
 // gives. What lies behind the last layer of the packet is not looked at.
 // With exact every byte of the built packet must be in the frame and no other.
 func (p *Packet) Diff(frame []byte, exact bool) *Diff {
+	whole := dissect(frame, p.layers)
+	if !exact && whole.has(p) {
+		return nil
+	}
 	want, err := p.fill()
 	if err != nil { // Parse has built the packet once; a Default may have spoilt it
 		return &Diff{Fields: otherLayer * MaxLayers, layers: []layerDiff{{expected: p.String(), fields: []string{err.Error()}}}}
 	}
-	got, err := dissect(frame, p.layers).fill()
-	if err != nil {
-		got, _ = (&Packet{layers: []*Layer{opaque("Raw", frame)}}).fill()
+	if exact && bytes.Equal(join(want), frame) {
+		return nil
 	}
-	short := dissect(frame, p.layers).shorten(frame).layers
+	got, err := whole.fill()
+	if err != nil {
+		whole = &Packet{layers: []*Layer{opaque("Raw", frame)}}
+		got, _ = whole.fill()
+	}
+	short := whole.shorten(frame).layers
+	if !exact { // the bytes are easier to compare when what does not matter is alike
+		if alike, err := p.like(whole).fill(); err == nil {
+			want = alike
+		}
+	}
 	d := &Diff{
 		expected: dump{frame: join(want), mark: map[int]bool{}},
 		actual:   dump{frame: frame, mark: map[int]bool{}},
@@ -58,7 +72,7 @@ func (p *Packet) Diff(frame []byte, exact bool) *Diff {
 		var ld layerDiff
 		switch {
 		case i >= len(got):
-			ld.expected = want[i].String()
+			ld.expected = p.layers[i].String()
 			ld.fields = []string{"the frame ends before this layer"}
 			d.expected.markBytes(wantAt, len(want[i].header))
 			d.Fields += otherLayer
@@ -68,13 +82,13 @@ func (p *Packet) Diff(frame []byte, exact bool) *Diff {
 			d.actual.markBytes(gotAt, len(got[i].header))
 			d.Fields += otherLayer
 		case want[i].typ != got[i].typ:
-			ld.expected, ld.actual = want[i].String(), got[i].String()
+			ld.expected, ld.actual = p.layers[i].String(), got[i].String()
 			ld.fields = []string{fmt.Sprintf("layer: expected %s, actual %s", want[i].typ.name, got[i].typ.name)}
 			d.expected.markBytes(wantAt, len(want[i].header))
 			d.actual.markBytes(gotAt, len(got[i].header))
 			d.Fields += otherLayer
 		default:
-			ld.expected, ld.actual = want[i].String(), got[i].String()
+			ld.expected, ld.actual = p.layers[i].String(), got[i].String()
 			if len(short) == len(got) {
 				ld.actual = short[i].String()
 			}
@@ -108,6 +122,45 @@ func (p *Packet) Diff(frame []byte, exact bool) *Diff {
 		return nil
 	}
 	return d
+}
+
+// like returns the packet with the fields that it leaves out as another has them,
+// layer by layer, but for computed ones.
+func (p *Packet) like(other *Packet) *Packet {
+	q := &Packet{}
+	for i, l := range p.layers {
+		if i < len(other.layers) && other.layers[i].typ == l.typ {
+			l = &Layer{typ: l.typ, given: l.given, dflt: slices.Clone(l.dflt)}
+			for j, f := range l.typ.fields {
+				follows := i+1 < len(p.layers) && bound(l.typ, f.name, p.layers[i+1].typ) != nil
+				if f.auto == nil && f.when == nil && !follows {
+					l.dflt[j] = other.layers[i].given[j]
+				}
+			}
+		}
+		q.layers = append(q.layers, l)
+	}
+	return q
+}
+
+// has reports whether a dissected packet begins with the layers that are wanted and has
+// every field that they give.
+func (p *Packet) has(want *Packet) bool {
+	if len(p.layers) < len(want.layers) {
+		return false
+	}
+	for i, l := range want.layers {
+		w, got := &filled{Layer: l, vals: l.given}, p.layers[i]
+		if got.typ != w.typ {
+			return false
+		}
+		for j, v := range w.given {
+			if v != nil && !w.same(j, v, got.given[j]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func join(stack []*filled) []byte {
@@ -159,7 +212,7 @@ func (d *Diff) String() string {
 			fmt.Fprintf(&b, "!           %s\n", f)
 		}
 	}
-	fmt.Fprintf(&b, "  expected, %d bytes as built (fields left out are filled in):\n%s", len(d.expected.frame), d.expected)
+	fmt.Fprintf(&b, "  expected, %d bytes (what is left out as in the actual frame, lengths and checksums filled in):\n%s", len(d.expected.frame), d.expected)
 	fmt.Fprintf(&b, "  actual, %d bytes:\n%s", len(d.actual.frame), d.actual)
 	return b.String()
 }
@@ -171,23 +224,19 @@ func (d dump) String() string {
 	var b strings.Builder
 	for at := 0; at < len(d.frame) && at < maxDump; at += 16 {
 		fmt.Fprintf(&b, "    %04x ", at)
-		for i := at; i < min(at+16, len(d.frame)); i++ {
-			left, right := " ", " "
-			if d.mark[i] {
-				left, right = "[", "]"
+		end := min(at+16, len(d.frame))
+		for i := at; i < end; i++ {
+			between := " "
+			switch marked, before := d.mark[i], i > at && d.mark[i-1]; {
+			case marked && !before:
+				between = "["
+			case before && !marked:
+				between = "]"
 			}
-			if i > at && d.mark[i-1] && d.mark[i] {
-				left = ""
-			} else if i > at && d.mark[i-1] {
-				left = ""
-			}
-			if d.mark[i] && i+1 < min(at+16, len(d.frame)) && d.mark[i+1] {
-				right = " "
-			}
-			if !d.mark[i] {
-				right = ""
-			}
-			fmt.Fprintf(&b, "%s%02x%s", left, d.frame[i], right)
+			fmt.Fprintf(&b, "%s%02x", between, d.frame[i])
+		}
+		if d.mark[end-1] {
+			b.WriteByte(']')
 		}
 		b.WriteByte('\n')
 	}

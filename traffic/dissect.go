@@ -120,15 +120,22 @@ func decode(t *layerType, b []byte) (*filled, int) {
 		l.given[j] = v
 	}
 	n := bit / 8
-	if i, ok := t.index["autopad"]; ok {
-		if again, err := f.encode(); err != nil || !bytes.Equal(again, b[:n]) {
-			l.given[i] = uint64(0)
-		}
+	if !t.rewritten {
+		return f, n
 	}
-	if again, err := f.encode(); err != nil || !bytes.Equal(again, b[:n]) {
+	if i, ok := t.index["autopad"]; ok && !f.is(b[:n]) {
+		l.given[i] = uint64(0)
+	}
+	if !f.is(b[:n]) {
 		return nil, 0
 	}
 	return f, n
+}
+
+// is reports whether the fields are encoded as b.
+func (f *filled) is(b []byte) bool {
+	again, err := f.encode()
+	return err == nil && bytes.Equal(again, b)
 }
 
 // shorten leaves out the fields that would be filled in with what they hold.

@@ -182,9 +182,9 @@ func readPcap(b []byte) (frames [][]byte, err error) {
 		return nil, fmt.Errorf("link type is %v, expected Ethernet", r.LinkType())
 	}
 	for {
-		data, _, err := r.ReadPacketData()
+		data, ci, err := r.ReadPacketData()
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF) && ci.CaptureLength == 0: // else its header was the last
 			return frames, nil
 		case err != nil:
 			return nil, fmt.Errorf("frame %d: %w", len(frames)+1, err)
@@ -193,4 +193,16 @@ func readPcap(b []byte) (frames [][]byte, err error) {
 		}
 		frames = append(frames, data)
 	}
+}
+
+// FramesFile is the file that Frames would read for s, "" for none.
+func FramesFile(s, dir string) string {
+	if name, ok := strings.CutPrefix(s, hexPrefix+"@"); ok {
+		return inDir(name, dir)
+	}
+	if name, ok := strings.CutPrefix(s, pcapPrefix); ok {
+		name, _, _ = strings.Cut(name, "#")
+		return inDir(name, dir)
+	}
+	return ""
 }

@@ -26,7 +26,8 @@ type layerType struct {
 	generic bool   // in a group: takes the types that have no layer of their own
 	align   [2]int // of an option: it begins at a multiple of the first plus the second
 
-	index map[string]int
+	index     map[string]int
+	rewritten bool // has a list of options, of which not every encoding can be said
 }
 
 // binding says that the field of the layer under has the value when the layer
@@ -559,6 +560,8 @@ func init() {
 		t.index = map[string]int{}
 		for j, f := range t.fields {
 			t.index[f.name] = j
+			_, list := f.def.([]*Layer)
+			t.rewritten = t.rewritten || list
 		}
 		if slices.Contains(t.like, "IPv6") && t.next == nil {
 			t.next = afterIPv6
