@@ -72,6 +72,10 @@ func (c *configurator) route(r *topology.Route) (*netlink.Route, error) {
 			route.Gw = r.Via.AsSlice()
 		}
 	}
+	// As ip does: an IPv4 destination without a gateway is on the link.
+	if route.Family == unix.AF_INET && route.Type == unix.RTN_UNICAST && !r.Via.IsValid() && r.Dev != "" {
+		route.Scope = unix.RT_SCOPE_LINK
+	}
 	if r.Source.IsValid() {
 		route.Src = r.Source.AsSlice()
 	}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
-	"strings"
 
 	"seg6lab/lab"
 	"seg6lab/lab/topology"
@@ -22,7 +22,10 @@ type Case struct {
 	// Topology is the case's, with the overlay merged in.
 	Topology *topology.Topology
 
-	steps []step
+	path    string   // of the file
+	shipped bool     // the file is in the binary
+	files   []string // files of the machine that the case is made of
+	steps   []step
 }
 
 // Requirements names the features that the case needs from the kernel: those
@@ -52,7 +55,7 @@ type expect struct {
 // compile checks the steps against the topology and builds their packets. The
 // error is of type strictyaml.Errors.
 func (c *Case) compile() error {
-	k := &compiler{topology: c.Topology}
+	k := &compiler{c: c, topology: c.Topology}
 	if len(c.File.Steps) == 0 {
 		k.fail(c.File.ValueAt("steps"), "a case needs at least one step")
 	}
@@ -66,6 +69,7 @@ func (c *Case) compile() error {
 }
 
 type compiler struct {
+	c        *Case
 	topology *topology.Topology
 	errs     strictyaml.Errors
 }
@@ -122,7 +126,11 @@ func (k *compiler) frames(s *Send) [][]byte {
 	}
 	var once [][]byte
 	if traffic.IsFrames(s.Packet) {
-		frames, err := traffic.Frames(s.Packet, baseDir(s.Pos().File))
+		dir := filepath.Dir(k.c.path)
+		if name := traffic.FramesFile(s.Packet, dir); name != "" {
+			k.c.files = append(k.c.files, name)
+		}
+		frames, err := traffic.Frames(s.Packet, dir)
 		if err != nil {
 			k.fail(s.ValueAt("packet"), "%v", err)
 			return nil
@@ -216,12 +224,4 @@ func (k *compiler) end(e topology.End, pos strictyaml.Pos) {
 	if devices := k.topology.Devices(e.Node); !slices.Contains(devices, e.Dev) && len(node.Run) == 0 {
 		k.fail(pos, "node %s has no device %s%s", e.Node, e.Dev, strictyaml.Suggest(e.Dev, devices))
 	}
-}
-
-// baseDir is the directory that paths in a file start from.
-func baseDir(file string) string {
-	if i := strings.LastIndexByte(file, '/'); i >= 0 {
-		return file[:i]
-	}
-	return "."
 }

@@ -22,10 +22,16 @@ import (
 //go:embed all:cases
 var shipped embed.FS
 
-// reader reads a file: of the machine, or of the cases in the binary.
-type reader func(path string) ([]byte, error)
+// source is where files are read from: the machine, or the binary.
+type source struct {
+	read    func(path string) ([]byte, error)
+	shipped bool
+}
 
-func readShipped(name string) ([]byte, error) { return shipped.ReadFile(name) }
+var (
+	machineFiles = source{read: strictyaml.ReadFile}
+	shippedFiles = source{read: shipped.ReadFile, shipped: true}
+)
 
 // Shipped are the cases in the binary.
 func Shipped() ([]*Case, error) {
@@ -34,7 +40,7 @@ func Shipped() ([]*Case, error) {
 		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" {
 			return err
 		}
-		loaded, err := load(name, readShipped)
+		loaded, err := load(name, shippedFiles)
 		if errors.Is(err, errNoCase) {
 			return nil
 		}
@@ -45,7 +51,7 @@ func Shipped() ([]*Case, error) {
 }
 
 // LoadFile reads the cases of a file.
-func LoadFile(name string) ([]*Case, error) { return load(name, strictyaml.ReadFile) }
+func LoadFile(name string) ([]*Case, error) { return load(name, machineFiles) }
 
 // Find reads the cases that the arguments name: files, directories with files,
 // and names of shipped cases, where NAME stands for every case of its matrix
@@ -139,8 +145,8 @@ var errNoCase = errors.New("the file has no key case")
 // has.
 func isCase(root *yaml.Node) bool { return lookup(root, "case") != nil }
 
-func load(name string, read reader) ([]*Case, error) {
-	src, err := read(name)
+func load(name string, from source) ([]*Case, error) {
+	src, err := from.read(name)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +165,7 @@ func load(name string, read reader) ([]*Case, error) {
 	var errs strictyaml.Errors
 	seen := make(map[strictyaml.Error]bool)
 	for _, row := range rows {
-		c, err := loadRow(doc, row, read)
+		c, err := loadRow(doc, row, from)
 		if err == nil {
 			cases = append(cases, c)
 			continue
@@ -182,7 +188,7 @@ func load(name string, read reader) ([]*Case, error) {
 	return cases, nil
 }
 
-func loadRow(doc *strictyaml.Doc, row row, read reader) (*Case, error) {
+func loadRow(doc *strictyaml.Doc, row row, from source) (*Case, error) {
 	doc, err := doc.At(without(doc.Root, "matrix")).Substitute(row.vars)
 	if err != nil {
 		return nil, err
@@ -191,7 +197,7 @@ func loadRow(doc *strictyaml.Doc, row row, read reader) (*Case, error) {
 	if err := doc.Decode(f); err != nil {
 		return nil, err
 	}
-	t, err := loadTopology(f.Topology, doc.File, read)
+	t, files, err := loadTopology(f.Topology, doc.File, from)
 	if err != nil {
 		var inner strictyaml.Errors
 		if errors.As(err, &inner) {
@@ -205,7 +211,10 @@ func loadRow(doc *strictyaml.Doc, row row, read reader) (*Case, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Case{Name: f.Case, File: f, Topology: t}
+	c := &Case{Name: f.Case, File: f, Topology: t, path: doc.File, shipped: from.shipped}
+	if !from.shipped {
+		c.files = append(files, doc.File)
+	}
 	if row.name != "" {
 		c.Name += "/" + row.name
 	}
@@ -223,23 +232,27 @@ func Validate(name string) error {
 
 // LoadTopology reads a topology by the name of a shipped one or by its path.
 func LoadTopology(ref string) (*topology.Topology, error) {
-	return loadTopology(ref, "", strictyaml.ReadFile)
+	t, _, err := loadTopology(ref, "", machineFiles)
+	return t, err
 }
 
-// loadTopology is LoadTopology for a reference in a file.
-func loadTopology(ref, from string, read reader) (*topology.Topology, error) {
+// loadTopology is LoadTopology for a reference in a file. It tells the file that
+// it read, if any.
+func loadTopology(ref, in string, from source) (t *topology.Topology, files []string, err error) {
 	if !isPath(ref) && !strings.Contains(ref, "/") {
-		return topologies.Load(ref)
+		t, err = topologies.Load(ref)
+		return t, nil, err
 	}
 	name := ref
-	if !filepath.IsAbs(ref) && from != "" {
-		name = filepath.Join(filepath.Dir(from), ref)
+	if !filepath.IsAbs(ref) && in != "" {
+		name = filepath.Join(filepath.Dir(in), ref)
 	}
-	src, err := read(name)
+	src, err := from.read(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return topology.Decode(name, src)
+	t, err = topology.Decode(name, src)
+	return t, []string{name}, err
 }
 
 // row is one combination of a matrix.

@@ -27,12 +27,23 @@ const (
 
 // Options of Run.
 type Options struct {
-	// Report is a directory for the captured frames of every case. Without it,
-	// only those of a failed case are kept, in the directory for temporary
-	// files.
-	Report string
+	// Frames is a directory for captured frames, that for temporary files when
+	// empty.
+	Frames string
+	// KeepAll keeps the frames of every case, not only of those that fail.
+	KeepAll bool
 	// Place is what Result.Place says, "host" when empty.
 	Place string
+	// Patience multiplies how long a step waits where the case does not say; 0
+	// is 1.
+	Patience int
+}
+
+func (o Options) framesDir() string {
+	if o.Frames != "" {
+		return o.Frames
+	}
+	return filepath.Join(os.TempDir(), "seg6lab-frames")
 }
 
 // Run runs a case on this machine's kernel: it builds the lab, does the steps
@@ -40,7 +51,7 @@ type Options struct {
 // of the command, of the specs and of a guest.
 func Run(ctx context.Context, c *Case, opts Options) *Result {
 	start := time.Now()
-	r := &Result{Case: c.Name, File: c.File.Pos().File, Place: opts.Place}
+	r := &Result{Case: c.Name, File: c.path, Place: opts.Place}
 	if r.Place == "" {
 		r.Place = "host"
 	}
@@ -92,7 +103,7 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 	defer ends.close()
 
 	for i, s := range c.steps {
-		result, err := ends.do(ctx, l, s)
+		result, err := ends.do(ctx, l, s, max(opts.Patience, 1))
 		r.Steps = append(r.Steps, result)
 		if err != nil {
 			err = stepError(i, s, err)
@@ -190,7 +201,7 @@ func (e *ends) close() {
 }
 
 // do does a step and waits for what it expects.
-func (e *ends) do(ctx context.Context, l *lab.Lab, s step) (StepResult, error) {
+func (e *ends) do(ctx context.Context, l *lab.Lab, s step, patience int) (StepResult, error) {
 	result := StepResult{About: s.About}
 	var err error
 	if s.Send != nil {
@@ -202,7 +213,7 @@ func (e *ends) do(ctx context.Context, l *lab.Lab, s step) (StepResult, error) {
 		return result, err
 	}
 	m := newMatcher(s)
-	if err := e.wait(ctx, m); err != nil {
+	if err := e.wait(ctx, m, patience); err != nil {
 		return result, err
 	}
 	for i, x := range s.expect {
@@ -255,13 +266,13 @@ func command(ctx context.Context, l *lab.Lab, r *Command) (string, error) {
 
 // wait feeds captured frames to the matcher until it is complete and nothing
 // more comes, or until the step's time is over.
-func (e *ends) wait(ctx context.Context, m *matcher) error {
+func (e *ends) wait(ctx context.Context, m *matcher, patience int) error {
 	if len(m.step.expect) == 0 {
 		return nil
 	}
 	within := time.Duration(m.step.Within)
 	if within == 0 {
-		within = defaultWithin
+		within = defaultWithin * time.Duration(patience)
 	}
 	look := func(frames []traffic.Frame) bool {
 		for _, f := range frames {
@@ -276,7 +287,7 @@ func (e *ends) wait(ctx context.Context, m *matcher) error {
 	// What must not come can still come.
 	quiet := settle
 	if m.expectsNothing() {
-		if quiet = defaultNothing; m.step.Within != 0 {
+		if quiet = defaultNothing * time.Duration(patience); m.step.Within != 0 {
 			quiet = within
 		}
 	}
@@ -295,23 +306,16 @@ func (e *ends) waitFor(ctx context.Context, limit time.Duration, look func([]tra
 	return err
 }
 
-// keepFrames writes the captured frames where the case failed or a report is
-// asked for.
+// keepFrames writes the captured frames of a case that failed, or of every one.
 func keepFrames(e *ends, c *Case, opts Options, r *Result, failure error) error {
 	var failed *notMetError
-	if opts.Report == "" && !errors.As(failure, &failed) {
+	if !opts.KeepAll && !errors.As(failure, &failed) || len(e.names) == 0 {
 		return nil
 	}
-	dir := opts.Report
-	name := strings.NewReplacer("/", "_", ",", "_").Replace(c.Name) + ".pcapng"
-	if dir == "" {
-		tmp, err := os.MkdirTemp("", "seg6lab-")
-		if err != nil {
-			return err
-		}
-		dir = tmp
+	if err := os.MkdirAll(opts.framesDir(), 0o755); err != nil {
+		return err
 	}
-	path := filepath.Join(dir, name)
+	path := filepath.Join(opts.framesDir(), strings.ReplaceAll(c.Name, "/", "_")+".pcapng")
 	if err := writeFile(path, func(w io.Writer) error { return e.capture.WritePcapng(w) }); err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"seg6lab/lab/vm"
 )
 
 // Exit codes.
@@ -26,6 +28,7 @@ const (
 )
 
 func main() {
+	vm.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// A second signal ends the program at once; what it leaves behind goes with
 	// the next command.
@@ -67,6 +70,7 @@ run it, 4 the lab itself failed.`,
 		newCaptureCommand(),
 		newTopologyCommand(),
 		newSchemaCommand(),
+		newGuestCommand(),
 	)
 	return root
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,9 @@ import (
 type runFlags struct {
 	all, list, verbose, asJSON bool
 	labels                     []string
-	report                     string
+	report, place, kernel      string
+	guests                     int
+	fresh                      bool
 }
 
 func newRunCommand() *cobra.Command {
@@ -34,11 +35,15 @@ matrix; NAME/ROW,ROW for one; * for anything between slashes.
 
 A failed expectation is shown layer by layer beside what arrived, and the
 captured frames are kept as pcapng. Exit code: 0 all held, 1 one failed, 2 bad
-input, 3 this machine lacks what a case requires, 4 the lab itself failed.`,
+input, 3 this machine lacks what a case requires, 4 the lab itself failed.
+
+A case whose requirements this machine's kernel does not meet runs in a guest
+with another kernel, by the same program; --place host makes that an error.`,
 		Example: `  seg6lab run --list
   seg6lab run headend-encap
   seg6lab run 'headend-encap/v6*' my/case.yaml --report out
-  seg6lab run --all --label '!slow'`,
+  seg6lab run --all --label '!slow'
+  seg6lab run end-dt46 --kernel debian:6.1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cases, err := chooseCases(args, f)
 			if err != nil {
@@ -56,6 +61,10 @@ input, 3 this machine lacks what a case requires, 4 the lab itself failed.`,
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show what was sent and what arrived")
 	flags.StringSliceVar(&f.labels, "label", nil, "only cases with this label, or with !LABEL without it")
 	flags.StringVar(&f.report, "report", "", "directory for junit.xml, results.json and a pcapng of each case")
+	flags.StringVar(&f.place, "place", specs.PlaceAuto, "where to run: auto, host or vm")
+	flags.StringVar(&f.kernel, "kernel", "", "kernel of a guest: debian:6.12, a bzImage or a built tree (default "+specs.DefaultKernel+")")
+	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
+	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -103,28 +112,27 @@ func listCases(cmd *cobra.Command, cases []*specs.Case, asJSON bool) error {
 }
 
 func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
-	if os.Geteuid() != 0 {
-		return lab.ErrNotRoot
+	if err := specs.CheckPlace(f.place, f.kernel); err != nil {
+		return inputError{err}
 	}
+	opts := specs.RunOptions{Place: f.place, Kernel: f.kernel, Guests: f.guests, Fresh: f.fresh}
 	if f.report != "" {
 		if err := os.MkdirAll(f.report, 0o755); err != nil {
 			return inputError{err}
 		}
+		opts.Frames, opts.KeepAll = f.report, true
 	}
-	// What killed runs left goes first.
-	if _, err := lab.Sweep(); err != nil {
-		return err
-	}
-	out := newPrinter(cmd.OutOrStdout(), f, len(cases))
-	var results []*specs.Result
-	for _, c := range cases {
-		out.start(c)
-		r := specs.Run(cmd.Context(), c, specs.Options{Report: f.report})
-		if err := context.Cause(cmd.Context()); err != nil {
+	if os.Geteuid() == 0 {
+		// What killed runs left goes first.
+		if _, err := lab.Sweep(); err != nil {
 			return err
 		}
-		results = append(results, r)
-		out.done(r)
+	}
+	out := newPrinter(cmd.OutOrStdout(), f, len(cases))
+	opts.Start, opts.Done, opts.Log = out.start, out.done, out.log
+	results, err := specs.RunAll(cmd.Context(), cases, opts)
+	if err != nil {
+		return err
 	}
 	if f.report != "" {
 		if err := specs.WriteReport(f.report, results); err != nil {
@@ -178,6 +186,15 @@ func (p *printer) start(c *specs.Case) {
 	}
 }
 
+func (p *printer) log(line string) {
+	if p.terminal {
+		fmt.Fprint(p.w, clearLine)
+	}
+	if !p.flags.asJSON {
+		fmt.Fprintln(p.w, line)
+	}
+}
+
 func (p *printer) done(r *specs.Result) {
 	if p.terminal {
 		fmt.Fprint(p.w, clearLine)
@@ -187,6 +204,9 @@ func (p *printer) done(r *specs.Result) {
 	}
 	fmt.Fprintf(p.w, "%-11s %s (%s, %.0f ms)\n", r.Verdict, r.Case, r.Place, 1000*r.Seconds)
 	if p.flags.verbose {
+		if r.Why != "" {
+			fmt.Fprintf(p.w, "    place: %s, as %s\n", r.Place, r.Why)
+		}
 		for _, s := range r.Steps {
 			if s.About != "" {
 				fmt.Fprintf(p.w, "    # %s\n", s.About)

@@ -1,0 +1,273 @@
+package specs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"seg6lab/lab/kernel"
+	"seg6lab/lab/vm"
+)
+
+// guestDir is where a guest keeps the frames of its cases.
+const guestDir = "/run/seg6lab-frames"
+
+// guestPatience is how much longer than on the host a step waits in a guest,
+// which may run by emulation.
+const guestPatience = 5
+
+// GuestCommand is the subcommand of this program that a guest executes.
+const GuestCommand = "run-in-guest"
+
+// guestRequest is what a guest is told, as JSON.
+type guestRequest struct {
+	Cases   []guestCase
+	Options Options
+}
+
+// guestCase names a case: a guest has the same files under the same paths.
+type guestCase struct {
+	Name, File string
+	Shipped    bool
+}
+
+// GuestMain is the guest's side: it reads a request, runs its cases and writes
+// a result a line.
+func GuestMain(ctx context.Context, r io.Reader, w io.Writer) error {
+	var request guestRequest
+	if err := json.NewDecoder(r).Decode(&request); err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	if err := os.MkdirAll(request.Options.Frames, 0o755); err != nil {
+		return err
+	}
+	loaded := make(map[string][]*Case)
+	out := json.NewEncoder(w)
+	for _, g := range request.Cases {
+		if loaded[g.File] == nil {
+			read := LoadFile
+			if g.Shipped {
+				read = func(name string) ([]*Case, error) { return load(name, shippedFiles) }
+			}
+			cases, err := read(g.File)
+			if err != nil {
+				return err
+			}
+			loaded[g.File] = cases
+		}
+		i := slices.IndexFunc(loaded[g.File], func(c *Case) bool { return c.Name == g.Name })
+		if i < 0 {
+			return fmt.Errorf("%s: there is no case %s", g.File, g.Name)
+		}
+		if err := out.Encode(Run(ctx, loaded[g.File][i], request.Options)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runInGuests runs the cases with the given indexes in guests.
+func runInGuests(ctx context.Context, cases []*Case, indexes []int, opts RunOptions, start func(int), done func(int, *Result)) error {
+	spec := opts.Kernel
+	if spec == "" {
+		spec = DefaultKernel
+	}
+	k, err := kernel.Resolve(ctx, spec)
+	if err != nil {
+		return err
+	}
+	var batches [][]int
+	if opts.Fresh {
+		for _, i := range indexes {
+			batches = append(batches, []int{i})
+		}
+	} else {
+		n := min(max(opts.Guests, 1), len(indexes))
+		batches = make([][]int, n)
+		for j, i := range indexes {
+			batches[j%n] = append(batches[j%n], i)
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(opts.Guests, 1))
+	for _, batch := range batches {
+		g.Go(func() error {
+			b := &guestBatch{cases: cases, indexes: batch, opts: opts, kernel: k, start: start, done: done}
+			return b.run(ctx)
+		})
+	}
+	return g.Wait()
+}
+
+// guestBatch is the work of one guest.
+type guestBatch struct {
+	cases   []*Case
+	indexes []int // those that have no result yet
+	opts    RunOptions
+	kernel  *kernel.Kernel
+	place   string
+	start   func(int)
+	done    func(int, *Result)
+}
+
+// run boots a guest, gives it the cases and hands their results on. A case
+// during which the guest dies or its kernel complains has failed; those after
+// it get a new guest.
+func (b *guestBatch) run(ctx context.Context) error {
+	for len(b.indexes) > 0 {
+		before := len(b.indexes)
+		if err := b.boot(ctx); err != nil {
+			return err
+		}
+		if len(b.indexes) == before {
+			return errors.New("the guest ran no case") // or this would never end
+		}
+	}
+	return nil
+}
+
+func (b *guestBatch) boot(ctx context.Context) error {
+	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	b.place = "vm " + b.kernel.Spec
+	if b.opts.Log != nil {
+		how := "booted"
+		if m.Restored {
+			how = "restored"
+		}
+		b.opts.Log(fmt.Sprintf("guest with %s %s in %s, executed by %s", b.kernel, how, m.ReadyAfter.Round(10*time.Millisecond), m.Accel))
+	}
+	self, err := m.PushSelf(ctx)
+	if err != nil {
+		return err
+	}
+	request := guestRequest{Options: b.opts.Options}
+	request.Options.Place = b.place
+	request.Options.Frames = guestDir
+	request.Options.Patience = guestPatience
+	pushed := make(map[string]bool)
+	for _, i := range b.indexes {
+		c := b.cases[i]
+		path := c.path
+		if !c.shipped {
+			if path, err = filepath.Abs(path); err != nil {
+				return err
+			}
+		}
+		request.Cases = append(request.Cases, guestCase{c.Name, path, c.shipped})
+		for _, name := range c.files {
+			if name, err = filepath.Abs(name); err != nil {
+				return err
+			}
+			if pushed[name] {
+				continue
+			}
+			pushed[name] = true
+			if err := m.Push(ctx, name, name); err != nil {
+				return err
+			}
+		}
+	}
+	stdin, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	b.start(b.indexes[0])
+	results, lines := io.Pipe()
+	collected := make(chan error, 1)
+	go func() { collected <- b.collect(results) }()
+	var stderr bytes.Buffer
+	exit, err := m.Run(ctx, vm.Cmd{
+		Args:   []string{self, GuestCommand},
+		Stdin:  bytes.NewReader(stdin),
+		Stdout: lines,
+		Stderr: &stderr,
+	})
+	lines.Close()
+	if cerr := <-collected; err == nil {
+		err = cerr
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err == nil && exit != 0 {
+		return fmt.Errorf("guest: exit code %d: %s", exit, bytes.TrimSpace(stderr.Bytes()))
+	}
+	if err != nil {
+		b.blame(err)
+		return nil
+	}
+	if err := b.pull(ctx, m); err != nil {
+		return err
+	}
+	// The kernel may have complained about the last case after its end.
+	var report *vm.Report
+	if err := m.Err(); errors.As(err, &report) {
+		return err
+	}
+	return nil
+}
+
+// collect reads results as they come.
+func (b *guestBatch) collect(r *io.PipeReader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		result := new(Result)
+		if err := json.Unmarshal(lines.Bytes(), result); err != nil {
+			err = fmt.Errorf("result of the guest: %w", err)
+			r.CloseWithError(err)
+			return err
+		}
+		if result.Pcapng != "" {
+			result.Pcapng = filepath.Join(b.opts.framesDir(), filepath.Base(result.Pcapng))
+		}
+		if len(b.indexes) == 0 {
+			return errors.New("the guest gave more results than it had cases")
+		}
+		i := b.indexes[0]
+		b.indexes = b.indexes[1:]
+		result.File = b.cases[i].path
+		b.done(i, result)
+		if len(b.indexes) > 0 {
+			b.start(b.indexes[0])
+		}
+	}
+	return lines.Err()
+}
+
+// blame gives the case that was running the guest's end for a result.
+func (b *guestBatch) blame(err error) {
+	if len(b.indexes) == 0 {
+		return
+	}
+	i := b.indexes[0]
+	b.indexes = b.indexes[1:]
+	verdict := Broken
+	if report := (*vm.Report)(nil); errors.As(err, &report) {
+		verdict = Failed // the kernel's complaint is a finding
+	}
+	b.done(i, &Result{Case: b.cases[i].Name, File: b.cases[i].path, Verdict: verdict, Place: b.place, Failure: err.Error()})
+}
+
+// pull fetches the captured frames.
+func (b *guestBatch) pull(ctx context.Context, m *vm.Machine) error {
+	dir := b.opts.framesDir()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return m.Pull(ctx, guestDir, dir)
+}
