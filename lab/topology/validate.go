@@ -29,10 +29,10 @@ const (
 // of one table, passes, so that a case can provoke the kernel's answer. The
 // error is of type Errors.
 func (t *Topology) Validate() error {
-	v := validator{errs: strictyaml.Check(t)}
-	for _, e := range v.errs {
-		v.broken = append(v.broken, e.Path)
+	if errs := strictyaml.Check(t); len(errs) > 0 {
+		return errs // made by Go code: a file cannot say it
 	}
+	var v validator
 	v.topology(t)
 	if len(v.errs) == 0 {
 		return nil
@@ -85,15 +85,12 @@ func (v *validator) topology(t *Topology) {
 		v.fail(t.KeyAt("links"), "links", "%d links: a topology has at most %d", len(t.Links), MaxLinks)
 		return
 	}
-	var names []string
-	nodes := make(map[string]*node, len(t.Nodes))
-	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
+	names := slices.Sorted(maps.Keys(t.Nodes))
+	nodes := make(map[string]*node, len(names))
+	for _, name := range names {
 		path := strictyaml.Key("nodes", name)
 		v.name(t.KeyAt(path), path, "node", name)
-		if n := t.Nodes[name]; n != nil { // Check has told of the others
-			names = append(names, name)
-			nodes[name] = &node{validator: v, Node: n, path: path, devices: map[string]strictyaml.Pos{}, vrfOf: map[string]string{}}
-		}
+		nodes[name] = &node{validator: v, Node: t.Nodes[name], path: path, devices: map[string]strictyaml.Pos{}, vrfOf: map[string]string{}}
 	}
 	for i, l := range t.Links {
 		v.link(i, l, names, nodes)
