@@ -149,9 +149,17 @@ func (a *assembler) packet(r *bpfRecord) *Packet {
 	node := a.nodes[r.Netns]
 	p := a.open[r.Skb]
 	if p != nil && p.Node == node {
-		begins := r.Kind == recReceive || r.Kind == recRoute || r.Kind == recEnter
 		last := len(p.Events) - 1
-		if !begins || last < 0 || p.Events[last].Kind != Transmit {
+		if last < 0 || p.Events[last].Kind != Transmit {
+			return p
+		}
+		switch r.Kind {
+		case recReceive, recRoute, recEnter:
+		case recPull: // by the driver that receives, or the one that sends
+			if deviceName(r.Dev) == p.Events[last].Device {
+				return p
+			}
+		default:
 			return p
 		}
 	}

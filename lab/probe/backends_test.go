@@ -36,6 +36,7 @@ func TestBackendsAgree(t *testing.T) {
 	needBackends(t, probe.Fentry, probe.Tracepoint)
 	b := newBench(t)
 	fentry, tracepoint := b.open(probe.Fentry), b.open(probe.Tracepoint)
+	smallHeads := 0
 	compare := func(what string, count int) {
 		t.Helper()
 		a := must(fentry.Collect(t.Context()))(t)
@@ -53,6 +54,13 @@ func TestBackendsAgree(t *testing.T) {
 			ignore := cmpopts.IgnoreFields(probe.Expansion{}, "Callers")
 			if d := cmp.Diff(x[i].Expansions(probe.Anywhere), y[i].Expansions(probe.Anywhere), ignore); d != "" {
 				t.Errorf("%s: packet %d: expansions (-fentry +tracepoint):\n%s", what, i, d)
+			}
+			for _, e := range x[i].Expansions(probe.Seg6) {
+				// The slab for small heads is the only one that is not a
+				// power of two.
+				if e.Allocated&(e.Allocated-1) != 0 {
+					smallHeads++
+				}
 			}
 			e, _ := x[i].Entry()
 			f, _ := y[i].Entry()
@@ -77,6 +85,19 @@ func TestBackendsAgree(t *testing.T) {
 				}
 			}
 			undo()
+		}
+	}
+	if smallHeads == 0 {
+		t.Error("no head came from the slab for small heads: the test does not cover it")
+	}
+
+	// Packets of the router itself reach seg6 on their way out.
+	for _, mode := range []seg6.Mode{seg6.ModeInline, seg6.ModeEncap, seg6.ModeEncapRed} {
+		for segments := 1; segments <= 6; segments++ {
+			b.encapsulate(mode, segments)
+			b.router.sendUDP("fd99::1", 2)
+			b.await(2)
+			compare(fmt.Sprintf("%s, %d segments, of the router itself", mode, segments), 2)
 		}
 	}
 }

@@ -76,6 +76,7 @@ const (
 	bpfProgFnIp6Forward     = "fn_ip6_forward"
 	bpfProgFnPull           = "fn_pull"
 	bpfProgFnSeg6DoSrh      = "fn_seg6_do_srh"
+	bpfProgFnSeg6LocalInput = "fn_seg6_local_input"
 	bpfProgNfRoute          = "nf_route"
 	bpfProgReceive          = "receive"
 	bpfProgTpKmalloc        = "tp_kmalloc"
@@ -139,6 +140,7 @@ type bpfProgramSpecs struct {
 	FnIp6Forward     *ebpf.ProgramSpec `ebpf:"fn_ip6_forward"`
 	FnPull           *ebpf.ProgramSpec `ebpf:"fn_pull"`
 	FnSeg6DoSrh      *ebpf.ProgramSpec `ebpf:"fn_seg6_do_srh"`
+	FnSeg6LocalInput *ebpf.ProgramSpec `ebpf:"fn_seg6_local_input"`
 	NfRoute          *ebpf.ProgramSpec `ebpf:"nf_route"`
 	Receive          *ebpf.ProgramSpec `ebpf:"receive"`
 	TpKmalloc        *ebpf.ProgramSpec `ebpf:"tp_kmalloc"`
@@ -228,6 +230,7 @@ type bpfPrograms struct {
 	FnIp6Forward     *ebpf.Program `ebpf:"fn_ip6_forward"`
 	FnPull           *ebpf.Program `ebpf:"fn_pull"`
 	FnSeg6DoSrh      *ebpf.Program `ebpf:"fn_seg6_do_srh"`
+	FnSeg6LocalInput *ebpf.Program `ebpf:"fn_seg6_local_input"`
 	NfRoute          *ebpf.Program `ebpf:"nf_route"`
 	Receive          *ebpf.Program `ebpf:"receive"`
 	TpKmalloc        *ebpf.Program `ebpf:"tp_kmalloc"`
@@ -244,6 +247,7 @@ func (p *bpfPrograms) Close() error {
 		p.FnIp6Forward,
 		p.FnPull,
 		p.FnSeg6DoSrh,
+		p.FnSeg6LocalInput,
 		p.NfRoute,
 		p.Receive,
 		p.TpKmalloc,

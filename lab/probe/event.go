@@ -140,14 +140,18 @@ func ParseWithin(s string) (Within, error) {
 	return "", fmt.Errorf("within %q: want seg6, %s, %s, %s, %s or %s", s, DirectL2, CowHeader, CowLinkLayer, OtherSeg6, Outside)
 }
 
-// Entry is the state in which the packet reached seg6, or for the tracepoint
-// backend routing, and whether it did.
-func (p *Packet) Entry() (Event, bool) {
-	var entry Event
-	ok := false
+// entries are the functions by which a packet enters seg6, in every mode of an
+// encap route, and in every action of a seg6local route.
+var entries = map[string]bool{"seg6_do_srh": true, "seg6_local_input": true}
+
+// Entry is the state in which the packet first reached seg6, or for the
+// tracepoint backend routing, and whether it did.
+func (p *Packet) Entry() (entry Event, ok bool) {
 	for _, e := range p.Events {
 		switch {
-		case e.Kind == Enter && e.Function == "seg6_do_srh", e.Kind == Route:
+		case e.Kind == Enter && entries[e.Function]:
+			return e, true
+		case e.Kind == Route: // again behind a VRF
 			entry, ok = e, true
 		case e.Kind == Expand && e.Expansion.Attribution != Outside, e.Kind == Transmit:
 			return entry, ok
@@ -156,9 +160,10 @@ func (p *Packet) Entry() (Event, bool) {
 	return entry, ok
 }
 
-// Seg6 tells whether seg6 encapsulated the packet: it was seen in seg6_do_srh,
-// or, where that cannot be seen, left with another network header than the one
-// it came with, the hop limit and checksum aside.
+// Seg6 tells whether seg6 worked on the packet: it was seen to enter seg6, or,
+// where that cannot be seen, it left with another network header than the one
+// it came with, the hop limit and checksum aside. The latter does not know seg6
+// from other tunnels.
 func (p *Packet) Seg6() bool {
 	entry, ok := p.Entry()
 	if !ok {
@@ -212,7 +217,30 @@ func (p *Packet) Dropped() (Event, bool) {
 	return Event{}, false
 }
 
-// Seg6Packets are the packets that seg6 encapsulated in a node.
+// Calls counts the calls of a kernel function for the packet. The attribution
+// counts for pskb_expand_head alone.
+func (p *Packet) Calls(function string, w Within) int {
+	n := 0
+	for _, e := range p.Events {
+		if e.Function == function && (e.Expansion == nil || w.holds(e.Expansion.Attribution)) {
+			n++
+		}
+	}
+	return n
+}
+
+// Observes tells whether the trace would hold calls of a kernel function.
+func (t *Trace) Observes(function string) bool {
+	switch function {
+	case "pskb_expand_head":
+		return true
+	case "__pskb_pull_tail", "seg6_do_srh", "seg6_local_input", "ip6_forward":
+		return t.Backend == Fentry
+	}
+	return false
+}
+
+// Seg6Packets are the packets that seg6 worked on in a node.
 func (t *Trace) Seg6Packets(node string) []*Packet {
 	var out []*Packet
 	for _, p := range t.Packets {
@@ -221,4 +249,36 @@ func (t *Trace) Seg6Packets(node string) []*Packet {
 		}
 	}
 	return out
+}
+
+// A Summary adds up what happened to packets.
+type Summary struct {
+	Packets    int
+	Expansions map[Attribution]int
+	PerPacket  map[int]int // packets by their number of expansions
+	Copied     int         // bytes; what is Unknown counts as 0
+	Zeroed     int         // bytes; what is Unknown counts as 0
+	Pulls      int
+	Drops      map[string]int // by reason
+}
+
+// Summarise adds up what happened to packets.
+func Summarise(packets []*Packet) Summary {
+	s := Summary{Packets: len(packets), Expansions: map[Attribution]int{}, PerPacket: map[int]int{}, Drops: map[string]int{}}
+	for _, p := range packets {
+		s.PerPacket[p.Calls("pskb_expand_head", Anywhere)]++
+		for _, e := range p.Events {
+			switch e.Kind {
+			case Expand:
+				s.Expansions[e.Expansion.Attribution]++
+				s.Copied += max(e.Expansion.Copied, 0)
+				s.Zeroed += max(e.Expansion.Zeroed, 0)
+			case Pull:
+				s.Pulls++
+			case Drop:
+				s.Drops[e.Reason]++
+			}
+		}
+	}
+	return s
 }

@@ -106,6 +106,17 @@ func (s *space) packetSocket(dev string, protocol uint16) int {
 	return fd
 }
 
+// sendUDP sends datagrams from the namespace's own stack.
+func (s *space) sendUDP(to string, count int) {
+	s.t.Helper()
+	var fd int
+	s.do(func() { fd = must(unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(s.t) })
+	defer unix.Close(fd)
+	for range count {
+		check(s.t, unix.Sendto(fd, make([]byte, 16), 0, &unix.SockaddrInet6{Port: 9, Addr: netip.MustParseAddr(to).As16()}))
+	}
+}
+
 // A bench is sender, router and receiver in a row: frames are sent into s0 and
 // leave the router by r1, whose neighbour is d0.
 type bench struct {

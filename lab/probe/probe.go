@@ -75,7 +75,7 @@ type Probe struct {
 
 // programs names those of each backend; the rest of the object serves both.
 var programs = map[Backend][]string{
-	Fentry:     {bpfProgFnSeg6DoSrh, bpfProgFnIp6Forward, bpfProgFnExpand, bpfProgFnExpanded, bpfProgFnPull},
+	Fentry:     {bpfProgFnSeg6DoSrh, bpfProgFnSeg6LocalInput, bpfProgFnIp6Forward, bpfProgFnExpand, bpfProgFnExpanded, bpfProgFnPull},
 	Tracepoint: {bpfProgNfRoute, bpfProgTpKmalloc, bpfProgTpKmemCacheAlloc},
 }
 

@@ -377,6 +377,13 @@ int BPF_PROG(fn_seg6_do_srh, struct sk_buff *skb)
 	return 0;
 }
 
+SEC("fentry/seg6_local_input")
+int BPF_PROG(fn_seg6_local_input, struct sk_buff *skb)
+{
+	enter(ctx, skb);
+	return 0;
+}
+
 SEC("fentry/ip6_forward")
 int BPF_PROG(fn_ip6_forward, struct sk_buff *skb)
 {
