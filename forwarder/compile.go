@@ -59,7 +59,7 @@ func compile(config *Config) (*Forwarder, error) {
 		c.now = config.Now
 	}
 	c.sys = c.sysctl.read()
-	c.limit.init(c.now)
+	c.limit.init(c.now, &c.sys)
 	c.neigh.init()
 	c.compileDevices()
 	c.compileVRFs()
@@ -340,6 +340,9 @@ func (c *compiler) compileDst(r *Route) (*dst, error) {
 		return nil, errors.New("it has both encap seg6 and encap seg6local")
 	}
 	d := &dst{dev: dev}
+	if dev != nil {
+		d.mtu = dev.mtu
+	}
 	if r.Encap != nil {
 		d.headend, err = c.compileHeadend(r.Encap, dev, r.To.Addr().Is6())
 	} else {

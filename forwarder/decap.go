@@ -17,7 +17,7 @@ func (w *Worker) exposed(p *packet, e *endpoint, proto byte) bool {
 	if v != nil && v.SegmentsLeft() > 0 {
 		return w.refuse(p, 0, off+segmentsLeftOffset)
 	}
-	if v != nil && !w.hmacAllows(p, v) {
+	if v != nil && !w.hmacAllows(p, off) {
 		return w.drop(dropHMAC)
 	}
 	_, at, ok := findHeader(p.bytes(), int(proto), false)
@@ -123,7 +123,7 @@ func (w *Worker) endDT46(p *packet, e *endpoint) bool {
 // (end_dt_vrf_rcv).
 func (p *packet) enter(vrf *domain) {
 	p.domain = vrf
-	p.macLen = 0
+	p.mac = p.mac[:0]
 }
 
 func (w *Worker) endDX2(p *packet, e *endpoint) bool {
@@ -151,7 +151,7 @@ func (w *Worker) endB6Insert(p *packet, e *endpoint) bool {
 	if v == nil {
 		return w.refuse(p, 0, off+segmentsLeftOffset)
 	}
-	if !w.hmacAllows(p, v) {
+	if !w.hmacAllows(p, off) {
 		return w.drop(dropHMAC)
 	}
 	if !w.insert(p, e.srh) {
@@ -166,7 +166,7 @@ func (w *Worker) endB6Encaps(p *packet, e *endpoint) bool {
 	if v == nil || v.SegmentsLeft() == 0 {
 		return w.refuse(p, 0, off+segmentsLeftOffset)
 	}
-	if !w.hmacAllows(p, v) {
+	if !w.hmacAllows(p, off) {
 		return w.drop(dropHMAC)
 	}
 	p.advance(v)

@@ -41,6 +41,16 @@ type domain struct {
 	devices        []*device
 }
 
+// has reports whether a is an address of the device.
+func (d *device) has(a netip.Addr) bool {
+	for _, p := range d.addrs {
+		if p.Addr() == a {
+			return true
+		}
+	}
+	return a == d.linkLocal
+}
+
 // vlanDevice is the VLAN device on d for a tag, or nil.
 func (d *device) vlanDevice(proto, vid uint16) *device {
 	for _, v := range d.above {

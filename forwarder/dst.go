@@ -88,7 +88,7 @@ func (w *Worker) input(p *packet, d *dst) bool {
 		w.unreachable(p, noRoute)
 		w.drop(dropNoRoute)
 		return true
-	case d.endpoint != nil:
+	case d.endpoint != nil && !p.own:
 		return w.endpoint(p, d.endpoint)
 	case d.headend != nil:
 		return w.headend(p, d.headend)

@@ -20,7 +20,7 @@ func (w *Worker) end(p *packet, e *endpoint) bool {
 			return false
 		}
 		if !q.CSIDIgnoresSRH {
-			if v, _ := w.segmentRouting(p, false); v != nil && !w.hmacAllows(p, v) {
+			if v, off := w.segmentRouting(p, false); v != nil && !w.hmacAllows(p, off) {
 				return w.drop(dropHMAC)
 			}
 		}
@@ -37,7 +37,7 @@ func (w *Worker) end(p *packet, e *endpoint) bool {
 		return w.refuse(p, 0, off+segmentsLeftOffset)
 	case v == nil:
 		return w.upperLayer(p, e)
-	case !w.hmacAllows(p, v):
+	case !w.hmacAllows(p, off):
 		return w.drop(dropHMAC)
 	case v.SegmentsLeft() == 0:
 		if flavors&usp != 0 && !p.popSRH(v, off) {

@@ -76,6 +76,7 @@ func (f *Forwarder) Tick(out Out) { f.worker.Tick(out) }
 func (f *Forwarder) NewWorker() *Worker {
 	w := &Worker{f: f, sids: make([]sidCounters, len(f.sids))}
 	w.packet.buf = make([]byte, bufferSize)
+	w.packet.mac = make([]byte, 0, maxPacket)
 	w.reply.buf = make([]byte, bufferSize)
 	f.mu.Lock()
 	f.workers = append(f.workers, w)

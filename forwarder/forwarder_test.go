@@ -48,7 +48,8 @@ func baseConfig() forwarder.Config {
 			"net.ipv6.conf.all.addr_gen_mode": "1",
 			"net.ipv6.icmp.ratelimit":         "0",
 			"net.ipv4.icmp_ratelimit":         "0",
-			"net.ipv4.icmp_msgs_per_sec":      "100000",
+			"net.ipv4.icmp_msgs_per_sec":      "1000000",
+			"net.ipv4.icmp_msgs_burst":        "1000000",
 		},
 	}
 }

@@ -165,10 +165,10 @@ func (w *Worker) encapsulate(p *packet, h *headend) bool {
 		}
 	}
 	if h.row.l2 {
-		if p.macLen == 0 || !p.push(p.macLen) {
+		if len(p.mac) == 0 || !p.push(len(p.mac)) {
 			return w.drop(dropNoRoom)
 		}
-		copy(p.buf[p.net:], p.mac[:p.macLen])
+		copy(p.buf[p.net:], p.mac)
 		proto = srh.Ethernet
 	}
 	if !p.push(len(h.template)) {
@@ -246,7 +246,7 @@ func (w *Worker) account(p *packet, h *headend) {
 		Frame: m.Frame, Mode: h.row.model, Segments: h.segments, HMAC: h.key != nil,
 		Cold: h.cache[p.domain.index].Load() == nil,
 	}
-	e.MacLen, e.Len = p.macLen, p.len()
+	e.MacLen, e.Len = len(p.mac), p.len()
 	if r, err := e.Run(m.Profile, m.InitOnAlloc); err == nil && m.Observe != nil {
 		m.Observe(*r)
 	}

@@ -30,19 +30,38 @@ func (c *compiler) compileSeg6() {
 	}
 }
 
-// hmacAllows is seg6_hmac_validate_skb for an SRH of a packet that came in on
-// the packet's device.
-func (w *Worker) hmacAllows(p *packet, v srh.View) bool {
-	tag, required := v.HMAC(), 0
+// hmacAllows is seg6_hmac_validate_skb for the SRH at off of a packet that came
+// in on the packet's device.
+func (w *Worker) hmacAllows(p *packet, off int) bool {
+	required := 0
 	if p.in != nil {
 		required = p.in.requireHMAC
 	}
-	switch {
-	case required < 0:
+	if required < 0 {
 		return true
-	case tag == nil:
+	}
+	if w.f.quirks.HMACAtTransport {
+		off = p.transport - p.net
+	}
+	v, tag := hmacOf(p.bytes(), off)
+	if tag == nil {
 		return required == 0
 	}
 	key := w.f.hmac[tag.KeyID()]
 	return key != nil && v.VerifyHMAC(key.algorithm, key.secret, *p.src6())
+}
+
+// hmacOf is seg6_get_tlv_hmac: the HMAC TLV of what is at off of b, read as an
+// SRH whatever it is, if its list of segments leaves room for one.
+func hmacOf(b []byte, off int) (srh.View, srh.HMAC) {
+	if off+8 > len(b) {
+		return nil, nil
+	}
+	v := srh.View(b[off:])
+	length := (int(v.HdrExtLen()) + 1) * 8
+	if length > len(v) || int(v.HdrExtLen()) < v.Segments()*2+5 {
+		return nil, nil
+	}
+	v = v[:length]
+	return v, v.HMAC()
 }

@@ -39,7 +39,7 @@ func (w *Worker) icmp4Error(p *packet, kind, code byte, info uint32) {
 		return
 	}
 	limited := kind != icmp4Unreachable || code != icmp4FragmentationNeeded
-	if limited && !w.f.limit.globalAllows(w.f.now(), w.f.sys.perSecond) {
+	if limited && !w.f.limit.globalAllows(w.f.now()) {
 		return
 	}
 	to := netip.AddrFrom4(*p.src4())
@@ -47,7 +47,7 @@ func (w *Worker) icmp4Error(p *packet, kind, code byte, info uint32) {
 	if !w.f.own.has(source) {
 		source = w.sourceTowards4(p, *p.src4())
 	}
-	if !source.IsValid() || limited && !w.f.limit.peerAllows(w.f.now(), to, w.f.sys.ratelimit4) {
+	if !source.IsValid() || limited && !w.f.limit.peerAllows(w.f.now(), to, w.f.sys.ratelimit4, peerBurst) {
 		return
 	}
 	n := min(len(b), icmp4Max-ipv4Len-8)

@@ -62,7 +62,7 @@ func (w *Worker) icmp6Error(p *packet, kind, code byte, info uint32) {
 		return
 	}
 	limited := kind != icmp6PacketTooBig
-	if limited && !w.f.limit.globalAllows(w.f.now(), w.f.sys.perSecond) {
+	if limited && !w.f.limit.globalAllows(w.f.now()) {
 		return
 	}
 	r := &w.reply
@@ -100,7 +100,7 @@ func (w *Worker) allow6(r *packet) bool {
 	if length, _, ok := w.f.fib6.LookupPrefix(&w.key); ok && length < 128 {
 		interval >>= (128 - length) >> 5
 	}
-	return w.f.limit.peerAllows(w.f.now(), w.key.Dst, interval)
+	return w.f.limit.peerAllows(w.f.now(), w.key.Dst, interval, peerBurst)
 }
 
 // ineligible6 is is_ineligible: b is an ICMPv6 error itself, or may be one.

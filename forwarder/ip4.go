@@ -36,11 +36,22 @@ func (w *Worker) input4(p *packet, to [4]byte) bool {
 		if !w.f.sys.forwarding4 {
 			return w.drop(dropNotForwarding)
 		}
+		return w.noRoute4(p, noRoute)
 	case d.kind == unreachable:
-		w.unreachable(p, hostUnreachable)
-		return w.drop(dropNoRoute)
+		return w.noRoute4(p, hostUnreachable)
+	case d.kind == prohibit:
+		return w.noRoute4(p, adminProhibited)
 	}
 	return w.input(p, d)
+}
+
+// noRoute4 is ip_error, which has a rate limit of its own.
+func (w *Worker) noRoute4(p *packet, why unreachability) bool {
+	w.drop(dropNoRoute)
+	if p.own || w.f.limit.peerAllows(w.f.now(), netip.AddrFrom4(*p.src4()), noRouteInterval, noRouteBurst) {
+		w.unreachable(p, why)
+	}
+	return true
 }
 
 // martian4 is a source address that no packet may have.

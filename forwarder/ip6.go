@@ -131,8 +131,8 @@ func (w *Worker) mayForward6(p *packet, d *dst) bool {
 
 // options is how ip6_parse_tlv takes an options header at off of b: the
 // unrecognised option that has to be acted on, 0 for none, and whether the
-// header is well-formed. known says which options are.
-func options(b []byte, off int, known func(kind byte) bool) (unknown int, ok bool) {
+// header is well-formed. Of the options router alert is known, hop by hop.
+func options(b []byte, off int, hopByHop bool) (unknown int, ok bool) {
 	if off+2 > len(b) {
 		return 0, false
 	}
@@ -164,7 +164,9 @@ func options(b []byte, off int, known func(kind byte) bool) (unknown int, ok boo
 					return 0, false
 				}
 			}
-		case known(kind), kind>>6 == 0:
+		case kind == optRouterAlert && hopByHop && length != 4:
+			return 0, false
+		case kind>>6 == 0:
 			pad = 0
 		default:
 			return at, true
@@ -184,7 +186,7 @@ const (
 // longer than any frame, is dropped.
 func (w *Worker) hopByHop(p *packet) bool {
 	b := p.bytes()
-	unknown, ok := options(b, ipv6Len, func(kind byte) bool { return kind == optRouterAlert })
+	unknown, ok := options(b, ipv6Len, true)
 	if !ok || unknown != 0 && b[unknown] == optJumbo {
 		return w.drop(dropMalformed)
 	}

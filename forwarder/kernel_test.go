@@ -387,9 +387,19 @@ func withTag(frame, control []byte) []byte {
 // isMLD: the kernel reports the groups that it listens to when it likes.
 func isMLD(frame []byte) bool { return bytes.HasPrefix(frame, []byte{0x33, 0x33, 0, 0, 0, 0x16}) }
 
+// asks: the router looks for a neighbour, which the kernel repeats when it
+// likes.
+func asks(f []byte) bool {
+	router := bytes.HasPrefix(f[6:], []byte{2, 0, 0, 0, 1, 2}) || bytes.HasPrefix(f[6:], []byte{2, 0, 0, 0, 2, 1})
+	arp := f[12] == 8 && f[13] == 6
+	nd := len(f) > 54 && f[12] == 0x86 && f[20] == 58 && f[54] == 135
+	return router && (arp || nd)
+}
+
 // normal hides what the kernel draws at random: identification and checksums
 // of the ICMP messages that it sends itself.
 func normal(s []sent) []sent {
+	s = slices.DeleteFunc(s, func(s sent) bool { return asks(s.frame) })
 	for i := range s {
 		f := s[i].frame
 		if len(f) >= 34 && f[12] == 8 && f[13] == 0 && f[23] == 1 && f[14] == 0x45 && f[15] >= 0xc0 {

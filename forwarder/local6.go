@@ -26,7 +26,7 @@ func (w *Worker) deliver6(p *packet, d *dst) bool {
 				return verdict
 			}
 		case protoDestOpts:
-			unknown, ok := options(b, off, func(byte) bool { return false })
+			unknown, ok := options(b, off, false)
 			if !ok {
 				return w.drop(dropMalformed)
 			}
@@ -38,11 +38,15 @@ func (w *Worker) deliver6(p *packet, d *dst) bool {
 		case protoICMPv6:
 			return w.receiveICMP6(p, d)
 		case protoUDP:
-			if len(b) >= off+8 {
+			if udp := b[off:]; len(udp) >= 8 && binary.BigEndian.Uint16(udp[6:]) != 0 && checksum6(b, protoUDP, udp) == 0 {
 				w.icmp6Error(p, icmp6Unreachable, icmp6PortUnreachable, 0)
 			}
 			return w.drop(dropNotOurs)
-		case protoTCP, protoNone, protoFragment:
+		case protoFragment:
+			if !w.fragment6(p, off) {
+				return false
+			}
+		case protoTCP, protoNone:
 			return w.drop(dropNotOurs)
 		default:
 			w.icmp6Error(p, icmp6ParameterProblem, icmp6UnknownHeader, uint32(p.nhoff))
@@ -50,6 +54,31 @@ func (w *Worker) deliver6(p *packet, d *dst) bool {
 		}
 	}
 }
+
+// fragment6 is ipv6_frag_rcv without reassembly: a fragment that is the whole
+// packet goes on (RFC 6946), a malformed one is reported, others are dropped.
+func (w *Worker) fragment6(p *packet, off int) bool {
+	b := p.bytes()
+	if off+8 > len(b) {
+		return w.drop(dropMalformed)
+	}
+	field := binary.BigEndian.Uint16(b[off+2:])
+	end := int(field&^7) + len(b) - off - 8
+	switch {
+	case field&^6 == 0:
+		p.nhoff = off
+		p.transport += 8
+		return true
+	case end > 0xffff:
+		w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off+2))
+	case field&1 != 0 && end%8 != 0:
+		w.icmp6Error(p, icmp6ParameterProblem, 0, 4)
+	}
+	return w.drop(dropNotOurs)
+}
+
+// rplRouting is the routing type of RFC 6554.
+const rplRouting = 3
 
 // routingHeader is ipv6_rthdr_rcv. With goOn the next header is to be looked
 // at.
@@ -63,13 +92,19 @@ func (w *Worker) routingHeader(p *packet) (goOn, verdict bool) {
 		return false, w.drop(dropAddress)
 	}
 	length := (int(b[off+1]) + 1) * 8
-	if b[off+2] == srh.RoutingType {
+	switch b[off+2] {
+	case rplRouting:
+		// Linux takes it only with rpl_seg_enabled.
+		return false, w.drop(dropSegmentRouting)
+	case srh.RoutingType:
 		if done, verdict := w.localSRH(p, off, length); done {
 			return false, verdict
 		}
-	} else if b[off+segmentsLeftOffset] != 0 {
-		w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off+2))
-		return false, w.drop(dropProtocol)
+	default:
+		if b[off+segmentsLeftOffset] != 0 {
+			w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off+2))
+			return false, w.drop(dropProtocol)
+		}
 	}
 	p.srcrt = true
 	p.nhoff = off
@@ -85,7 +120,7 @@ func (w *Worker) localSRH(p *packet, off, length int) (done, verdict bool) {
 	}
 	b := p.bytes()
 	v := srh.View(b[off : off+length])
-	if _, err := srh.Parse(v); err == nil && !w.hmacAllows(p, v) || err != nil && p.in.requireHMAC > 0 {
+	if !w.hmacAllows(p, off) {
 		return true, w.drop(dropHMAC)
 	}
 	for v.SegmentsLeft() != 0 {
@@ -104,6 +139,9 @@ func (w *Worker) localSRH(p *packet, off, length int) (done, verdict bool) {
 		p.hopDone = false
 	}
 	if next := v.NextHeader(); next == srh.IPv6 || next == srh.IPv4 {
+		if w.f.quirks.L2TakesOuterHeaders {
+			p.mac = append(p.mac, b[:off+length]...)
+		}
 		p.net += off + length
 		p.v6 = next == srh.IPv6
 		if p.depth++; p.depth > maxDepth {

@@ -111,10 +111,15 @@ func (w *Worker) advertise(d *device, target, to netip.Addr, mac [6]byte, solici
 	w.sendND(d, mac)
 }
 
-func (w *Worker) solicitND(d *device, addr netip.Addr, known link) {
+// solicitND picks the source as ndisc_solicit does: that of the packet if it is
+// an address of the device, else the link-local one.
+func (w *Worker) solicitND(d *device, addr netip.Addr, known link, p *packet) {
 	source := d.linkLocal
-	if !source.IsValid() {
+	if !source.IsValid() && !w.f.quirks.SolicitFromLinkLocal {
 		source = w.f.own.source6(d, addr)
+	}
+	if p != nil && p.v6 && d.has(addr16(p.src6())) {
+		source = addr16(p.src6())
 	}
 	if !source.IsValid() {
 		return

@@ -146,7 +146,7 @@ func (w *Worker) await(p *packet, d *device, n *neighbour) bool {
 	}
 	n.mu.Unlock()
 	if ask {
-		w.solicit(d, n.key.addr, 0)
+		w.solicit(d, n.key.addr, 0, p)
 	}
 	return true
 }
@@ -201,7 +201,7 @@ func (w *Worker) age(n *neighbour, now time.Time) {
 		n.probes++
 		n.asked = now
 		n.mu.Unlock()
-		w.solicit(d, n.key.addr, known)
+		w.solicit(d, n.key.addr, known, nil)
 		return
 	}
 	queue := n.queue
@@ -227,11 +227,11 @@ func (w *Worker) giveUp(q *waiting) {
 }
 
 // solicit asks for a neighbour: everybody, or only the link-layer address that
-// it had.
-func (w *Worker) solicit(d *device, addr netip.Addr, known link) {
+// it had; for the sake of p, if not nil.
+func (w *Worker) solicit(d *device, addr netip.Addr, known link, p *packet) {
 	if addr.Is4() {
 		w.solicitARP(d, addr, known)
 		return
 	}
-	w.solicitND(d, addr, known)
+	w.solicitND(d, addr, known, p)
 }

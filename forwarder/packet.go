@@ -24,10 +24,10 @@ type packet struct {
 	// offset of the next-header field that names it, from net.
 	transport, nhoff int
 	// mac is the link-layer header of the frame that was received, which an
-	// L2 encapsulation takes along whatever happened to the packet since.
-	mac    [etherLen + vlanLen]byte
-	macLen int
-	v6     bool
+	// L2 encapsulation takes along whatever happened to the packet since. It
+	// is empty where there is none.
+	mac []byte
+	v6  bool
 	// host: the frame was addressed to this router (PACKET_HOST).
 	host bool
 	// own: the router itself made the packet.

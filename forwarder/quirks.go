@@ -16,6 +16,16 @@ type Quirks struct {
 	// 5.1 refers, decrements that of the inner packet and gives the outer
 	// header one of its own.
 	InnerHopLimitKept bool
+	// L2TakesOuterHeaders: after the router decapsulated a packet to one of its
+	// own addresses (ipv6_srh_rcv), an L2 encapsulation takes the outer headers
+	// along as if they belonged to the MAC header (skb_reset_mac_len in
+	// __netif_receive_skb_core).
+	L2TakesOuterHeaders bool
+	// SolicitFromLinkLocal: without a link-local address on the device, a
+	// neighbour is asked for only on behalf of a packet from an address of
+	// that device (ndisc_solicit). RFC 4861 section 7.2.2 takes any address
+	// of the device.
+	SolicitFromLinkLocal bool
 	// NoDSCPCopy: the outer traffic class of an IPv4 packet is 0, not the
 	// packet's type of service (RFC 2983 section 3.1, the uniform model that
 	// Linux keeps to for IPv6).
@@ -27,6 +37,9 @@ type Quirks struct {
 	// TLVsWithoutPad1: a Pad1 TLV is read as if it had a length
 	// (seg6_validate_srh), so that an SRH with one is mostly refused.
 	TLVsWithoutPad1 bool
+	// HMACAtTransport: the HMAC is looked for in the first extension header,
+	// SRH or not (seg6_hmac_validate_skb reads skb_transport_header).
+	HMACAtTransport bool
 	// CSIDIgnoresSRH: while a NEXT-CSID argument is left, nothing of the SRH
 	// is looked at, not even its HMAC (end_next_csid_core).
 	CSIDIgnoresSRH bool
@@ -44,7 +57,7 @@ type Quirks struct {
 // LinuxQuirks are all of them: what the kernel does.
 func LinuxQuirks() Quirks {
 	return Quirks{
-		NoICMP: true, HopLimitAfterEdit: true, InnerHopLimitKept: true, NoDSCPCopy: true, UpperLayerDrop: true,
-		TLVsWithoutPad1: true, CSIDIgnoresSRH: true, CSIDWithoutPSP: true, DX2DropsLLC: true, DX4NextHopUnused: true,
+		NoICMP: true, HopLimitAfterEdit: true, InnerHopLimitKept: true, NoDSCPCopy: true, L2TakesOuterHeaders: true, SolicitFromLinkLocal: true, UpperLayerDrop: true,
+		TLVsWithoutPad1: true, HMACAtTransport: true, CSIDIgnoresSRH: true, CSIDWithoutPSP: true, DX2DropsLLC: true, DX4NextHopUnused: true,
 	}
 }

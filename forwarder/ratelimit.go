@@ -10,7 +10,8 @@ import (
 // them together (icmp_global_allow) and those to one destination
 // (inet_peer_xrlim_allow).
 type rateLimit struct {
-	mu sync.Mutex
+	mu               sync.Mutex
+	perSecond, burst float64
 	// credit of all errors, last topped up at stamp.
 	credit float64
 	stamp  time.Time
@@ -23,22 +24,26 @@ type peerLimit struct {
 }
 
 const (
-	// globalBurst is icmp_msgs_burst, peerBurst XRLIM_BURST_FACTOR.
-	globalBurst = 50
-	peerBurst   = 6
+	// peerBurst is XRLIM_BURST_FACTOR.
+	peerBurst = 6
+	// noRouteInterval and noRouteBurst are error_cost and error_burst of IPv4
+	// routing (ip_error): without a route only so many packets are answered.
+	noRouteInterval = 1000
+	noRouteBurst    = 5
 	// peersMax is how many destinations are remembered.
 	peersMax = 65536
 )
 
-func (l *rateLimit) init(now func() time.Time) {
-	l.credit, l.stamp, l.peers = globalBurst, now(), map[netip.Addr]peerLimit{}
+func (l *rateLimit) init(now func() time.Time, s *sysctls) {
+	l.perSecond, l.burst = float64(s.perSecond), float64(s.burst)
+	l.credit, l.stamp, l.peers = l.burst, now(), map[netip.Addr]peerLimit{}
 }
 
 // globalAllows takes one of the errors that are allowed per second.
-func (l *rateLimit) globalAllows(now time.Time, perSecond int) bool {
+func (l *rateLimit) globalAllows(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.credit = min(globalBurst, l.credit+now.Sub(l.stamp).Seconds()*float64(perSecond))
+	l.credit = min(l.burst, l.credit+now.Sub(l.stamp).Seconds()*l.perSecond)
 	l.stamp = now
 	if l.credit < 1 {
 		return false
@@ -47,8 +52,9 @@ func (l *rateLimit) globalAllows(now time.Time, perSecond int) bool {
 	return true
 }
 
-// peerAllows takes a token of interval milliseconds from the destination's.
-func (l *rateLimit) peerAllows(now time.Time, to netip.Addr, interval int) bool {
+// peerAllows takes a token of interval milliseconds from the destination's, of
+// which it has burst at most.
+func (l *rateLimit) peerAllows(now time.Time, to netip.Addr, interval, burst int) bool {
 	if interval == 0 {
 		return true
 	}
@@ -58,7 +64,7 @@ func (l *rateLimit) peerAllows(now time.Time, to netip.Addr, interval int) bool 
 	if known {
 		p.tokens += int(now.Sub(p.last).Milliseconds())
 	}
-	if full := peerBurst * interval; !known || p.tokens > full {
+	if full := burst * interval; !known || p.tokens > full {
 		p.tokens = full
 	}
 	p.last = now

@@ -9,9 +9,9 @@ import (
 type sysctls struct {
 	forwarding6, forwarding4 bool
 	flowlabel                int
-	// ratelimits in milliseconds, 0 for none; perSecond is the global one.
-	ratelimit6, ratelimit4, perSecond int
-	ttl                               uint8
+	// ratelimits in milliseconds, 0 for none; perSecond and burst are global.
+	ratelimit6, ratelimit4, perSecond, burst int
+	ttl                                      uint8
 }
 
 // sysctlReader reads numbers and remembers what was wrong.
@@ -48,6 +48,7 @@ func (r *sysctlReader) read() sysctls {
 		ratelimit6:  r.get("net.ipv6.icmp.ratelimit", 1000),
 		ratelimit4:  r.get("net.ipv4.icmp_ratelimit", 1000),
 		perSecond:   r.get("net.ipv4.icmp_msgs_per_sec", 1000),
+		burst:       r.get("net.ipv4.icmp_msgs_burst", 50),
 		ttl:         uint8(r.get("net.ipv4.ip_default_ttl", 64)),
 	}
 }

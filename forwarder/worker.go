@@ -62,9 +62,7 @@ func (w *Worker) receive(p *packet, d *device, frame []byte) uint16 {
 		length += vlanLen
 		proto = binary.BigEndian.Uint16(frame[16:])
 	}
-	copy(p.mac[:12], frame)
-	binary.BigEndian.PutUint16(p.mac[12:], proto)
-	p.macLen = etherLen
+	p.mac = binary.BigEndian.AppendUint16(append(p.mac[:0], frame[:12]...), proto)
 	p.net = headroom
 	p.end = headroom + copy(p.buf[headroom:], frame[length:])
 	p.in, p.domain = d, d.domain
