@@ -22,6 +22,13 @@ passed through. --lab is needed only where several labs are up.`,
   seg6lab exec --lab second pe1 -- bash`,
 		Args: args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			command := args[1:]
+			if command[0] == "--" {
+				command = command[1:]
+			}
+			if len(command) == 0 {
+				return inputError{errors.New("which command? seg6lab exec NODE -- COMMAND")}
+			}
 			l, err := openLab(labName)
 			if err != nil {
 				return err
@@ -31,7 +38,7 @@ passed through. --lab is needed only where several labs are up.`,
 			if err != nil {
 				return err
 			}
-			c := node.Command(cmd.Context(), args[1], args[2:]...)
+			c := node.Command(cmd.Context(), command[0], command[1:]...)
 			c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 			err = node.Run(c)
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
