@@ -40,20 +40,20 @@ func (m *matcher) add(at topology.End, frame []byte) {
 		}
 		return
 	}
-	if isControl(frame) && !m.expectsControl(at) {
+	if kind := controlKind(frame); kind != 0 && !m.expectsControl(at, kind) {
 		return
 	}
 	m.others[at] = append(m.others[at], frame)
 }
 
-// expectsControl tells whether a packet of the kind that isControl tells is
-// expected at an end.
-func (m *matcher) expectsControl(at topology.End) bool {
+// expectsControl tells whether a packet of this kind of control is expected at
+// an end.
+func (m *matcher) expectsControl(at topology.End, kind uint32) bool {
 	for _, e := range m.step.expect {
 		if e.End != at || e.packet == nil {
 			continue
 		}
-		if frame, err := e.packet.Bytes(); err == nil && isControl(frame) {
+		if frame, err := e.packet.Bytes(); err == nil && controlKind(frame) == kind {
 			return true
 		}
 	}
@@ -139,28 +139,29 @@ func frames(n int) string {
 
 func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
 
-// isControl tells frames that hosts and routers send on their own: ARP,
-// neighbour discovery, router and multicast listener messages.
-func isControl(frame []byte) bool {
+// controlKind tells frames that hosts and routers send on their own: ARP, neighbour
+// discovery, router and multicast listener messages. It gives the EtherType and
+// the ICMPv6 type as one number, 0 for any other frame.
+func controlKind(frame []byte) uint32 {
 	const ethernet, ipv6 = 14, 40
-	if len(frame) < ethernet+ipv6 {
-		return len(frame) >= ethernet && binary.BigEndian.Uint16(frame[12:]) == unix.ETH_P_ARP
+	if len(frame) < ethernet {
+		return 0
 	}
-	switch binary.BigEndian.Uint16(frame[12:]) {
-	case unix.ETH_P_ARP:
-		return true
-	case unix.ETH_P_IPV6:
-	default:
-		return false
+	etherType := uint32(binary.BigEndian.Uint16(frame[12:])) << 8
+	switch {
+	case etherType == unix.ETH_P_ARP<<8:
+		return etherType
+	case etherType != unix.ETH_P_IPV6<<8 || len(frame) < ethernet+ipv6:
+		return 0
 	}
 	next, rest := frame[ethernet+6], frame[ethernet+ipv6:]
 	if next == unix.IPPROTO_HOPOPTS && len(rest) >= 8 {
 		next, rest = rest[0], rest[min(len(rest), 8*int(rest[1])+8):]
 	}
-	if next != unix.IPPROTO_ICMPV6 || len(rest) == 0 {
-		return false
-	}
 	// Multicast listener queries and reports, router and neighbour messages,
 	// redirects (RFC 2710, 4861, 3810).
-	return rest[0] >= 130 && rest[0] <= 137 || rest[0] == 143
+	if next != unix.IPPROTO_ICMPV6 || len(rest) == 0 || (rest[0] < 130 || rest[0] > 137) && rest[0] != 143 {
+		return 0
+	}
+	return etherType | uint32(rest[0])
 }
