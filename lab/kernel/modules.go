@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ var ErrNoModule = errors.New("no such module")
 // for a kernel package carries no modules.dep. It is safe for concurrent use.
 type Modules struct {
 	paths map[string]string // name with underscores -> file
+	index string            // where the aliases are kept; empty: nowhere
 
 	mu      sync.Mutex
 	info    map[string]*modinfo
@@ -48,7 +50,7 @@ type modinfo struct {
 	data                   []byte // the module itself, uncompressed
 }
 
-type alias struct{ pattern, module string }
+type alias struct{ Pattern, Module string }
 
 // OpenModules lists the modules of k; a kernel without any gives an empty set.
 func OpenModules(k *Kernel) (*Modules, error) {
@@ -70,6 +72,11 @@ func OpenModules(k *Kernel) (*Modules, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("modules of kernel %s: %w", k.Spec, err)
+	}
+	if cache, err := CacheDir(); err == nil {
+		if f, err := m.Fingerprint(); err == nil {
+			m.index = filepath.Join(GuestDir(cache, k), "aliases-"+f[:16]+".json")
+		}
 	}
 	return m, nil
 }
@@ -248,14 +255,21 @@ func softPre(line string) (pre []string) {
 var networking = []string{"/net/", "/crypto/", "/fs/", "/lib/"}
 
 // resolveAlias returns the modules that claim an alias such as rtnl-link-vrf.
-// The first call reads all modules of networking.
+// The first call reads all modules of networking, which takes seconds, and
+// keeps what it found for the next process.
 func (m *Modules) resolveAlias(name string) (modules []string) {
 	if m.aliases == nil {
-		m.aliases = m.readAliases()
+		b, err := os.ReadFile(m.index)
+		if err != nil || json.Unmarshal(b, &m.aliases) != nil || m.aliases == nil {
+			m.aliases = m.readAliases()
+			if b, err := json.Marshal(m.aliases); err == nil && m.index != "" {
+				_ = ReplaceFile(m.index, b) // else the next process reads the modules again
+			}
+		}
 	}
 	for _, a := range m.aliases {
-		if ok, _ := filepath.Match(canonical(a.pattern), canonical(name)); ok {
-			modules = append(modules, a.module)
+		if ok, _ := filepath.Match(canonical(a.Pattern), canonical(name)); ok {
+			modules = append(modules, a.Module)
 		}
 	}
 	return modules
@@ -291,6 +305,6 @@ func (m *Modules) readAliases() []alias {
 	}
 	close(work)
 	wg.Wait()
-	sort.Slice(aliases, func(i, j int) bool { return aliases[i].module < aliases[j].module })
+	sort.Slice(aliases, func(i, j int) bool { return aliases[i].Module < aliases[j].Module })
 	return aliases
 }

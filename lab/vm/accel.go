@@ -67,7 +67,7 @@ func rememberAccel(qemu string, accel Accel) {
 		return
 	}
 	if b, err := json.Marshal(map[string]string{"ID": id, "Accel": string(accel)}); err == nil {
-		_ = replaceFile(file, b) // without a memory the next run tries again
+		_ = kernel.ReplaceFile(file, b) // without a memory the next run tries again
 	}
 }
 
@@ -100,26 +100,4 @@ func withAccel(ctx context.Context, cfg Config, qemu string, start func(context.
 		rememberAccel(qemu, TCG)
 	}
 	return m, err
-}
-
-// replaceFile writes a file so that readers see the old or the new one, whole.
-func replaceFile(path string, b []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

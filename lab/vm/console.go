@@ -42,7 +42,7 @@ var complaints = []struct {
 	{"page state", regexp.MustCompile(`BUG: Bad (page|rss)`)},                                                                           // mm/page_alloc.c
 	{"lockdep", regexp.MustCompile(`WARNING: (possible|inconsistent|suspicious|bad unlock|nested lock|held lock|lock held|Nested)`)},    // kernel/locking/lockdep.c
 	{"lockdep", regexp.MustCompile(`(INFO: trying to register non-static key|BUG: .*lock.* (bad magic|wrong|recursion|lockup))`)},       // kernel/locking
-	{"warning", regexp.MustCompile(`WARNING: (CPU: \d+ PID: \d+ at |.* at .*/.*\.[ch]:\d+)`)},                                           // kernel/panic.c, __warn
+	{"warning", regexp.MustCompile(`WARNING: (CPU: \d+ PID: \d+ at |\S+:\d+ at )`)},                                                     // kernel/panic.c, __warn
 	{"hung task", regexp.MustCompile(`INFO: task .* blocked (for more than|in I/O wait for more than)`)},                                // kernel/hung_task.c
 	{"RCU stall", regexp.MustCompile(`rcu: INFO: .* (self-)?detected (expedited )?stall`)},                                              // kernel/rcu/tree_stall.h
 	{"out of memory", regexp.MustCompile(`(invoked oom-killer|Out of memory: |Memory cgroup out of memory: |System is deadlocked on)`)}, // mm/oom_kill.c

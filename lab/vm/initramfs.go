@@ -18,7 +18,7 @@ import (
 var coreModules = []string{
 	"virtio_blk", "vrf", "8021q", "veth", "dummy", "bridge", "tun", "ifb",
 	"sch_ingress", "sch_netem", "cls_u32", "cls_flower", "cls_matchall", "cls_bpf", "act_mirred", "act_gact",
-	"overlay", "virtio_net", "af_packet",
+	"overlay", "virtiofs", "9p", "9pnet_virtio", "virtio_net",
 	"ip_tables", "ip6_tables", "iptable_filter", "ip6table_filter", "ip6table_mangle", "ip6table_raw",
 	"nf_tables", "nft_compat", "nf_conntrack",
 }

@@ -98,7 +98,7 @@ type Machine struct {
 	ram     *os.File
 	build   string // of the agent's program
 	files   *fileServerProcess
-	root    bool // the host's files are the root
+	shared  string // how the host's files came into the guest; empty: not at all
 
 	out   *frameWriter
 	ready chan hello
@@ -278,6 +278,9 @@ func (m *Machine) await(ctx context.Context) error {
 
 // start runs QEMU, stopped before the guest's first instruction.
 func start(cfg Config, qemu string, args []string, fs files, accel Accel, mods *kernel.Modules, ram *os.File) (*Machine, error) {
+	if cfg.HostFiles {
+		args = append(args, nineArgs...)
+	}
 	hv, err := startQEMU(qemu, args, fs)
 	if err != nil {
 		ram.Close()

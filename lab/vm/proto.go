@@ -41,11 +41,10 @@ const (
 )
 
 const (
-	guestCall    = 1 << 31
-	headerLen    = 9
-	maxFrame     = 64 << 10 // bytes of data in a frame
-	inputWindow  = 1 << 20  // bytes of input that may be under way in a call
-	agentTimeout = 90       // seconds that a boot may take under emulation on a busy machine
+	guestCall   = 1 << 31
+	headerLen   = 9
+	maxFrame    = 64 << 10 // bytes of data in a frame
+	inputWindow = 1 << 20  // bytes of input that may be under way in a call
 )
 
 var errFrame = errors.New("damaged frame")
@@ -125,10 +124,10 @@ type hello struct {
 
 // request opens a call.
 type request struct {
-	Op   string       `json:"op"` // a key of operations, or opModules from the guest
+	Op   string       `json:"op"` // a key of operations; from the guest: modules
 	Exec *execRequest `json:"exec,omitempty"`
 	Path string       `json:"path,omitempty"` // push, pull: a place in the guest
-	// Names are module names or aliases (modules), or device tags (mount).
+	// Names are module names or aliases (modules), or a file system and its tag (root).
 	Names []string `json:"names,omitempty"`
 	// Clock is nanoseconds since 1970; Seed is fresh entropy (fresh).
 	Clock int64  `json:"clock,omitempty"`
@@ -150,6 +149,6 @@ type reply struct {
 	Error  string `json:"error,omitempty"` // the operation itself failed
 	Exit   int    `json:"exit"`            // exec: exit code, or 128 + signal
 	Signal int    `json:"signal,omitempty"`
-	// Missing says that no such module exists (modules).
+	// Missing says that the kernel has no such module (modules) or file system (root).
 	Missing bool `json:"missing,omitempty"`
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // A place in the guest that carries on into the new root.
-var carried = []string{"/proc", "/sys", "/dev", "/run", "/tmp"}
+var carried = []string{"/proc", "/sys", "/dev", "/run"}
 
 // enterRoot makes the host's files, which the device with the call's tag
 // serves, the root: read-only below, with a layer in memory for what is written.
@@ -32,7 +32,7 @@ func (c *call) enterRoot() (reply, error) {
 		data = "trans=virtio,version=9p2000.L,msize=262144,cache=loose"
 	}
 	if err := mountWhenThere(tag, lower, fstype, data); err != nil {
-		return reply{}, err
+		return reply{Missing: errors.Is(err, unix.ENODEV)}, err
 	}
 	if err := overlay(lower, layer, root); err != nil {
 		return reply{}, err

@@ -108,7 +108,7 @@ func (s *saved) save(ctx context.Context, m *Machine) error {
 		if mf.Extents, mf.Memory, err = saveMemory(m.ram, s.memoryFile()); err == nil {
 			var b []byte
 			if b, err = json.Marshal(mf); err == nil {
-				err = replaceFile(s.manifestFile(), b)
+				err = kernel.ReplaceFile(s.manifestFile(), b)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -114,11 +115,49 @@ func startFileServer() (*fileServerProcess, *os.File, error) {
 	return p, f, nil
 }
 
+// nineArgs let QEMU itself serve the host's files, for kernels without virtiofs.
+var nineArgs = []string{"-fsdev", "local,id=files9,path=/,security_model=none,readonly=on,multidevs=remap"}
+
+// errNotShared says that one way of sharing does not work here; the next is tried.
+var errNotShared = errors.New("not possible here")
+
+// sharings are the ways to show the host's files, the best first.
+var sharings = []struct {
+	name string
+	plug func(*Machine, context.Context) error
+}{
+	{"virtiofs", (*Machine).plugVirtiofs},
+	{"9p", (*Machine).plugNine},
+}
+
 // shareHost plugs the host's files into the running guest and makes them its
-// root. A guest that holds the device could not be saved, so it comes only now.
+// root. A guest that holds such a device could not be saved, so it comes only
+// now. If the guest's kernel knows no way, the guest goes without: Shared is
+// empty then.
 func (m *Machine) shareHost(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the host's files did not appear in the guest"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 60*time.Second, errors.New("the host's files did not appear in the guest"))
 	defer cancel()
+	for _, s := range sharings {
+		err := s.plug(m, ctx)
+		if errors.Is(err, errNotShared) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("share the host's files: %w", err)
+		}
+		m.shared = s.name
+		return nil
+	}
+	return nil
+}
+
+// Shared is how the guest sees the host's files: virtiofs, 9p, or not at all.
+func (m *Machine) Shared() string { return m.shared }
+
+func (m *Machine) plugVirtiofs(ctx context.Context) error {
+	if _, err := findFileServer(); err != nil {
+		return errNotShared
+	}
 	server, conn, err := startFileServer()
 	if err != nil {
 		return err
@@ -129,19 +168,33 @@ func (m *Machine) shareHost(ctx context.Context) error {
 	if err := q.doWith(ctx, conn, "getfd", map[string]any{"fdname": "files"}, nil); err != nil {
 		return err
 	}
-	steps := []struct {
-		command   string
-		arguments map[string]any
-	}{
-		{"chardev-add", map[string]any{"id": "files", "backend": map[string]any{"type": "socket", "data": map[string]any{
-			"server": false, "addr": map[string]any{"type": "fd", "data": map[string]any{"str": "files"}}}}}},
-		{"device_add", map[string]any{"driver": "vhost-user-fs-pci", "id": "files", "chardev": "files", "tag": filesTag}},
+	if err := q.do(ctx, "chardev-add", map[string]any{"id": "files", "backend": map[string]any{"type": "socket", "data": map[string]any{
+		"server": false, "addr": map[string]any{"type": "fd", "data": map[string]any{"str": "files"}}}}}, nil); err != nil {
+		return err
 	}
-	for _, s := range steps {
-		if err := q.do(ctx, s.command, s.arguments, nil); err != nil {
+	if err := q.do(ctx, "device_add", map[string]any{"driver": "vhost-user-fs-pci", "id": "files", "chardev": "files", "tag": filesTag}, nil); err != nil {
+		select {
+		case <-server.exited:
+			return fmt.Errorf("%w: the file server ended: %s", err, strings.TrimSpace(server.stderr.String()))
+		default:
 			return err
 		}
 	}
-	_, err = m.call(ctx, request{Op: "root", Names: []string{"virtiofs", filesTag}}, nil, nil, nil)
+	return m.enterRoot(ctx, "virtiofs")
+}
+
+func (m *Machine) plugNine(ctx context.Context) error {
+	if err := m.hv.monitor.do(ctx, "device_add", map[string]any{"driver": "virtio-9p-pci", "id": "files9", "fsdev": "files9", "mount_tag": filesTag}, nil); err != nil {
+		return err
+	}
+	return m.enterRoot(ctx, "9p")
+}
+
+// enterRoot makes a share the root; errNotShared if the kernel lacks the file system.
+func (m *Machine) enterRoot(ctx context.Context, fstype string) error {
+	r, err := m.call(ctx, request{Op: "root", Names: []string{fstype, filesTag}}, nil, nil, nil)
+	if r.Missing {
+		return errNotShared
+	}
 	return err
 }
