@@ -40,6 +40,15 @@ func (p *Packet) Bytes() ([]byte, error) {
 	return join(stack), nil
 }
 
+// layerError is why a layer cannot be built.
+type layerError struct {
+	layer int
+	err   error
+}
+
+func (e *layerError) Error() string { return e.err.Error() }
+func (e *layerError) Unwrap() error { return e.err }
+
 // fill gives every field of every layer its value: first those that depend on
 // the neighbouring layers only, then, from the innermost layer out, lengths and checksums.
 func (p *Packet) fill() ([]*filled, error) {
@@ -68,14 +77,14 @@ func (p *Packet) fill() ([]*filled, error) {
 		f := stack[i]
 		c := &scope{stack: stack, at: i, payload: payload}
 		if err := f.compute(c); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.typ.name, err)
+			return nil, &layerError{i, fmt.Errorf("%s: %w", f.typ.name, err)}
 		}
 		if f.typ.name == "Padding" {
 			continue // no length counts it
 		}
 		payload = append(f.header[:len(f.header):len(f.header)], payload...)
 		if len(payload) > MaxFrame {
-			return nil, fmt.Errorf("packet of more than %d bytes", MaxFrame)
+			return nil, &layerError{i, fmt.Errorf("packet of more than %d bytes", MaxFrame)}
 		}
 	}
 	return stack, nil
@@ -103,6 +112,8 @@ func (f *filled) compute(c *scope) (err error) {
 			f.vals[j] = f.fill[j]
 			if kept != nil {
 				f.vals[j] = kept
+			} else if n := f.fill[j].(uint64); n>>fd.bits != 0 {
+				return fmt.Errorf("%s: %d does not fit into %d bits: give it another value or make the packet smaller", fd.name, n, fd.bits)
 			}
 		}
 	}

@@ -224,9 +224,11 @@ func (c *Capture) Frames(from int) []Frame {
 	c.mu.Lock()
 	frames := slices.Clone(c.frames[min(from, len(c.frames)):])
 	c.mu.Unlock()
-	slices.SortStableFunc(frames, func(a, b Frame) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(frames, byTime)
 	return frames
 }
+
+func byTime(a, b Frame) int { return a.Time.Compare(b.Time) }
 
 // Wait calls seen with the frames read so far but the first from, then with
 // those that are read next, each once, until it returns true. It returns the

@@ -1,6 +1,9 @@
 package traffic
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // Dissect takes an Ethernet frame apart. What it cannot read is a Raw layer,
 // bytes behind the length that an IP header says are Padding. The packet gives
@@ -25,6 +28,9 @@ func dissect(frame []byte, hints []*Layer) *Packet {
 		t = h
 	}
 	for t.name != "Raw" && t.name != "Padding" && len(p.layers) < MaxLayers-2 {
+		if t.name == "Ether" && hint() != t && len(rest) >= 14 && binary.BigEndian.Uint16(rest[12:]) <= 1500 {
+			t = layersByName["Dot3"]
+		}
 		f, n := decode(t, rest)
 		if f == nil {
 			break

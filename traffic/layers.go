@@ -136,11 +136,13 @@ var table = []layerType{
 		name: "Dot1Q", like: []string{"Ether"},
 		fields: tag,
 		inner:  tagLength,
+		next:   afterTag,
 	},
 	{
 		name: "Dot1AD", like: []string{"Dot1Q", "Ether"},
 		fields: tag,
 		inner:  tagLength,
+		next:   afterTag,
 	},
 	{
 		name: "ARP",
@@ -153,7 +155,7 @@ var table = []layerType{
 	{
 		name: "IP",
 		fields: []field{
-			num("version", 4, 4), auto("ihl", 4, func(c *scope) uint64 { return uint64(len(c.header)/4) & 0xf }),
+			num("version", 4, 4), auto("ihl", 4, func(c *scope) uint64 { return uint64(len(c.header) / 4) }),
 			xnum("tos", 8, 0), auto("len", 16, func(c *scope) uint64 { return uint64(len(c.header) + len(c.payload)) }),
 			num("id", 16, 1), flagField("flags", 3, 0, "MF", "DF", "evil"), num("frag", 13, 0),
 			num("ttl", 8, 64), num("proto", 8, 0).named(protocols),
@@ -191,7 +193,7 @@ var table = []layerType{
 		name: "IPv6ExtHdrRouting", like: []string{"IPv6"},
 		fields: []field{
 			num("nh", 8, 59).named(protocols), auto("len", 8, extLen), num("type", 8, 0),
-			auto("segleft", 8, func(c *scope) uint64 { return uint64(len(c.layer().list("addresses"))) & 0xff }), num("reserved", 32, 0),
+			auto("segleft", 8, func(c *scope) uint64 { return uint64(len(c.layer().list("addresses"))) }), num("reserved", 32, 0),
 			{name: "addresses", kind: ipv6s, def: []netip.Addr{}, size: until("len", 8, 8)},
 		},
 	},
@@ -275,7 +277,7 @@ var table = []layerType{
 		name: "TCP",
 		fields: []field{
 			num("sport", 16, 20), num("dport", 16, 80), num("seq", 32, 0), num("ack", 32, 0),
-			auto("dataofs", 4, func(c *scope) uint64 { return uint64(len(c.header)/4) & 0xf }), num("reserved", 3, 0),
+			auto("dataofs", 4, func(c *scope) uint64 { return uint64(len(c.header) / 4) }), num("reserved", 3, 0),
 			flagField("flags", 9, 2, "F", "S", "R", "P", "A", "U", "E", "C", "N"), num("window", 16, 8192),
 			checksumField("chksum", func(c *scope) uint64 { return c.transportSum(6, false) }), num("urgptr", 16, 0),
 			{name: "options", kind: tcpOptions, def: "", size: until("dataofs", 4, 0)},
@@ -477,6 +479,13 @@ func tagLength(f *filled) int {
 	return -1
 }
 
+func afterTag(f *filled, _ []byte) string {
+	if tagLength(f) > 0 {
+		return "LLC"
+	}
+	return ""
+}
+
 func icmpType(types ...uint64) func(*filled) bool {
 	return func(f *filled) bool { return slices.Contains(types, f.number("type")) }
 }
@@ -494,7 +503,7 @@ func vxlanFlag(mask, want uint64) func(*filled) bool {
 func payloadLen(c *scope) uint64 { return uint64(len(c.payload)) }
 
 // valueLen is the length of a TLV's value: the TLV less type and length.
-func valueLen(c *scope) uint64 { return uint64(len(c.header)-2) & 0xff }
+func valueLen(c *scope) uint64 { return uint64(len(c.header) - 2) }
 
 func headerSum(c *scope) uint64 { return checksum(slices.Concat(c.header, c.payload)) }
 
@@ -519,12 +528,12 @@ func padSRH(_ *filled, given bool, b []byte) []byte {
 }
 
 // extLen is Hdr Ext Len: the header in units of 8 bytes, less the first.
-func extLen(c *scope) uint64 { return uint64(len(c.header)-8) / 8 & 0xff }
+func extLen(c *scope) uint64 { return uint64(len(c.header)-8) / 8 }
 
 // lastAddress is the index of the last address of the list.
 func lastAddress(c *scope) uint64 {
 	n := len(c.layer().list("addresses"))
-	return uint64(max(n-1, 0)) & 0xff
+	return uint64(max(n-1, 0))
 }
 
 // afterIPv6 tells routing headers and ICMPv6 messages apart by their type.

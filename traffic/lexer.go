@@ -106,7 +106,7 @@ func (l *lexer) quoted(t token, binary bool) (token, error) {
 			t.kind, t.text = tokString, out.String()
 			return t, nil
 		case c == '\n':
-			return t, failf(i, "text that began at column %d is not closed on its line", t.pos+1)
+			return t, failf(t.pos, "text is not closed on its line: expected another %c", quote)
 		case c >= 0x80 && binary:
 			return t, failf(i, "expected ASCII or \\x escapes in b\"...\"")
 		case c != '\\':

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -14,28 +15,28 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e.Msg) }
 
-// Parse reads a packet expression. The error is a *SyntaxError.
+// Parse reads a packet expression. The packet can be built: what does not fit, such as a
+// payload longer than its length field can say, is an error too. The error is
+// a *SyntaxError.
 func Parse(expr string) (*Packet, error) {
 	if len(expr) > MaxExpression {
 		return nil, &SyntaxError{Column: 1, Msg: fmt.Sprintf("expression of %d bytes: at most %d are read", len(expr), MaxExpression)}
 	}
-	p := &parser{lexer{src: expr}}
+	p := &parser{lexer: lexer{src: expr}}
 	pkt, err := p.packet()
 	if err == nil {
-		err = pkt.check()
+		if _, err = pkt.Bytes(); err == nil {
+			return pkt, nil
+		}
 	}
-	if e, ok := err.(*posError); ok {
-		return nil, &SyntaxError{Column: utf8.RuneCountInString(expr[:min(e.pos, len(expr))]) + 1, Msg: e.msg}
+	e := &posError{}
+	var l *layerError
+	if errors.As(err, &l) {
+		e = &posError{p.starts[l.layer], l.Error()}
+	} else {
+		errors.As(err, &e)
 	}
-	return pkt, err
-}
-
-// check refuses what Scapy would build into something unexpected.
-func (p *Packet) check() error {
-	if _, err := p.Bytes(); err != nil {
-		return &posError{0, err.Error()}
-	}
-	return nil
+	return nil, &SyntaxError{Column: utf8.RuneCountInString(expr[:min(e.pos, len(expr))]) + 1, Msg: e.msg}
 }
 
 // posError is an error at a byte offset of the expression.
@@ -50,7 +51,10 @@ func failf(pos int, format string, args ...any) error {
 	return &posError{pos, fmt.Sprintf(format, args...)}
 }
 
-type parser struct{ lexer }
+type parser struct {
+	lexer
+	starts []int // where each layer begins
+}
 
 // packet = layer { "/" layer }
 func (p *parser) packet() (*Packet, error) {
@@ -77,7 +81,7 @@ func (p *parser) packet() (*Packet, error) {
 		if k := len(pkt.layers); k > 0 && pkt.layers[k-1].typ.last {
 			return nil, failf(n.pos, "nothing can follow %s", pkt.layers[k-1].typ.name)
 		}
-		pkt.layers = append(pkt.layers, l)
+		pkt.layers, p.starts = append(pkt.layers, l), append(p.starts, n.pos)
 		tok, err := p.next()
 		if err != nil {
 			return nil, err
@@ -301,7 +305,7 @@ func packetLayer(n *node) (*Layer, error) {
 // makeLayer makes a layer of one group of the table from a call.
 func makeLayer(n *node, group, what string) (*Layer, error) {
 	if n.kind != nodeCall {
-		return nil, failf(n.pos, "expected a %s such as %s(), found %s", what, namesOf(group)[0], n)
+		return nil, failf(n.pos, "expected one %s such as %s(), found %s", what, namesOf(group)[0], n)
 	}
 	t := layersByName[n.text]
 	if t == nil || t.group != group {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -39,6 +40,7 @@ func (c *Capture) Stream(ctx context.Context, w io.Writer) error {
 		frames := c.frames
 		c.frames = nil
 		c.mu.Unlock()
+		slices.SortStableFunc(frames, byTime)
 		if err = writeFrames(ng, frames); err != nil {
 			err = fmt.Errorf("write pcapng: %w", err)
 		}

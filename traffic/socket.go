@@ -50,7 +50,8 @@ func packetSocket(ifname string, flags int) (fd, index int, err error) {
 }
 
 // Send sends one Ethernet frame, without its FCS. It returns when the frame has been
-// given to the device; on a veth pair the peer has it then.
+// given to the device; on a veth pair the peer has it then. A device that is set up but whose
+// operational state is not yet "up" drops the frame without an error.
 func (s *Socket) Send(frame []byte) error {
 	for {
 		n, err := unix.Write(s.fd, frame)
