@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 func needsRoot(t *testing.T) {
@@ -159,6 +160,9 @@ func TestVLANTagsAreKept(t *testing.T) {
 		"", "/Dot1Q(vlan=100, prio=5)", "/Dot1Q(vlan=0)", "/Dot1AD(vlan=7)/Dot1Q(vlan=100)", "/Dot1Q(vlan=4095)/Dot1Q(vlan=1)",
 	} {
 		f := mustBytes(t, mustParse(t, fmt.Sprintf(udpFrame, tags)))
+		if tags == "" {
+			f = mustBytes(t, mustParse(t, `Ether(dst="02:00:00:00:00:02", type=0x88b5)/Raw(9000)`)) // as long as the MTU allows
+		}
 		sent = append(sent, f)
 		if err := s.Send(f); err != nil {
 			t.Fatal(err)
@@ -182,6 +186,28 @@ func TestVLANTagsAreKept(t *testing.T) {
 		if !bytes.Equal(f.Data, sent[i]) || f.Out || f.End != "east:eth0" || time.Since(f.Time) > time.Hour {
 			t.Errorf("at %s %v: %s, sent %s", f.End, f.Time, Dissect(f.Data), Dissect(sent[i]))
 		}
+	}
+}
+
+func TestLossIsAnError(t *testing.T) {
+	p := newPair(t)
+	c, s := p.capture(t, Incoming), p.socket(t)
+	raw, err := c.ends[1].file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var small error // room for a frame or two
+	if err := raw.Control(func(fd uintptr) { small = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1) }); err != nil || small != nil {
+		t.Fatal(err, small)
+	}
+	frame := mustBytes(t, mustParse(t, `Ether(dst="02:00:00:00:00:02")/Raw(1400)`))
+	for range 20_000 {
+		if err := s.Send(frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(); err == nil || !strings.Contains(err.Error(), "capture at east:eth0 lost") {
+		t.Errorf("error %v, want a loss", err)
 	}
 }
 
