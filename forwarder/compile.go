@@ -46,7 +46,7 @@ func compile(config *Config) (*Forwarder, error) {
 		Forwarder: &Forwarder{
 			quirks: LinuxQuirks(), now: time.Now, model: config.Model, seed: rand.Uint32(),
 			fib4: fib.New[*dst](), fib6: fib.New[*dst](),
-			hmac: map[uint32]*hmacKey{}, own: ownAddresses{set: map[netip.Addr]bool{}},
+			hmac: map[uint32]*hmacKey{}, own: ownAddresses{set: map[netip.Addr]bool{}, anycast: map[netip.Addr]bool{}},
 		},
 		c: config, byName: map[string]*device{}, vrfs: map[string]*domain{},
 		shared: map[dstKey]*dst{}, metrics: map[metricKey]uint32{},
@@ -217,6 +217,7 @@ func (c *compiler) addAddress(d *device, vrf *domain, p netip.Prefix) {
 	if a.Is6() && c.sys.forwarding6 && p.Bits() < 127 {
 		any := *c.share(dstKey{kind: local, dev: d})
 		any.anycast = true
+		c.own.anycast[p.Masked().Addr()] = true
 		f.Table(localTable).Insert(netip.PrefixFrom(p.Masked().Addr(), 128), &any)
 	}
 	if a.Is4() && p.Bits() < 31 {

@@ -85,9 +85,29 @@ func (w *Worker) segmentRouting(p *packet, skipDone bool) (srh.View, int) {
 	if !ok || off > len(b) {
 		return nil, 0
 	}
+	if w.f.quirks.TLVsWithoutPad1 {
+		return linuxSRH(b[off:]), off
+	}
 	v, err := srh.Parse(b[off:])
-	if err != nil || w.f.quirks.TLVsWithoutPad1 && !v.LinuxTLVs() {
+	if err != nil {
 		return nil, off
 	}
 	return v, off
+}
+
+// linuxSRH is seg6_validate_srh for a received, perhaps reduced SRH. It differs
+// from srh.Parse in the TLVs only.
+func linuxSRH(b []byte) srh.View {
+	if len(b) < 8 || b[2] != srh.RoutingType {
+		return nil
+	}
+	v := srh.View(b)
+	length := (int(v.HdrExtLen()) + 1) * 8
+	if length > len(b) || v.Segments() > int(v.HdrExtLen())/2 || int(v.SegmentsLeft()) > v.Segments() {
+		return nil
+	}
+	if v = v[:length]; !v.LinuxTLVs() {
+		return nil
+	}
+	return v
 }

@@ -140,7 +140,7 @@ func options(b []byte, off int, hopByHop bool) (unknown int, ok bool) {
 	if end > len(b) {
 		return 0, false
 	}
-	pad := 0
+	pad, count := 0, 0
 	for at := off + 2; at < end; {
 		kind := b[at]
 		if kind == 0 {
@@ -154,6 +154,11 @@ func options(b []byte, off int, hopByHop bool) (unknown int, ok bool) {
 			return 0, false
 		}
 		length := int(b[at+1]) + 2
+		if kind != 1 {
+			if count++; count > maxOptions {
+				return 0, false
+			}
+		}
 		switch {
 		case kind == 1:
 			if pad += length; pad > 7 {
@@ -164,7 +169,7 @@ func options(b []byte, off int, hopByHop bool) (unknown int, ok bool) {
 					return 0, false
 				}
 			}
-		case kind == optRouterAlert && hopByHop && length != 4:
+		case hopByHop && (kind == optRouterAlert && length != 4 || kind == optCALIPSO || kind == optIOAM && at%4 != 0):
 			return 0, false
 		case kind>>6 == 0:
 			pad = 0
@@ -176,11 +181,17 @@ func options(b []byte, off int, hopByHop bool) (unknown int, ok bool) {
 	return 0, true
 }
 
-// Hop-by-hop options.
+// Hop-by-hop options. Without a domain of interpretation no CALIPSO option is
+// valid.
 const (
 	optRouterAlert = 5
+	optCALIPSO     = 7
+	optIOAM        = 0x31
 	optJumbo       = 0xc2
 )
+
+// maxOptions is IP6_DEFAULT_MAX_HBH_OPTS_CNT, and as many for the destination.
+const maxOptions = 8
 
 // hopByHop is ipv6_parse_hopopts. Router alert is passed on; a jumbogram,
 // longer than any frame, is dropped.

@@ -65,7 +65,10 @@ func (w *Worker) fragment6(p *packet, off int) bool {
 	field := binary.BigEndian.Uint16(b[off+2:])
 	end := int(field&^7) + len(b) - off - 8
 	switch {
+	case p.fragmented:
+		w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off))
 	case field&^6 == 0:
+		p.fragmented = true
 		p.nhoff = off
 		p.transport += 8
 		return true

@@ -40,6 +40,8 @@ type packet struct {
 	known   [16]byte
 	known4  [4]byte
 	isKnown bool
+	// fragmented: a fragment header was processed on local delivery.
+	fragmented bool
 	// srcrt: a routing header was processed on local delivery.
 	srcrt  bool
 	in     *device

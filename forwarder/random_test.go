@@ -76,7 +76,9 @@ func (r frames) packet(t testing.TB, depth int) []byte {
 	}
 	b := append(class, 0, 0, next, byte(r.IntN(4)*r.IntN(60)))
 	binary.BigEndian.PutUint16(b[4:], uint16(len(payload)))
-	b = append(b, bytesOf(t, r.oneOf(host, host, host, r.address()), r.address())...)
+	// No source is a SID: the kernel would look for a neighbour of that address,
+	// and keep its errors until it gives up.
+	b = append(b, bytesOf(t, r.oneOf(host, host, far, segC, "30010db8000000000000000000000001"), r.address())...)
 	return append(b, payload...)
 }
 

@@ -15,6 +15,8 @@ type ownAddress struct {
 type ownAddresses struct {
 	list []ownAddress
 	set  map[netip.Addr]bool
+	// anycast are the subnet-router anycast addresses.
+	anycast map[netip.Addr]bool
 }
 
 func (o *ownAddresses) has(a netip.Addr) bool { return o.set[a] }

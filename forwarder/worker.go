@@ -67,7 +67,7 @@ func (w *Worker) receive(p *packet, d *device, frame []byte) uint16 {
 	p.end = headroom + copy(p.buf[headroom:], frame[length:])
 	p.in, p.domain = d, d.domain
 	p.host = [6]byte(frame) == d.mac
-	p.own, p.hopDone, p.isKnown, p.srcrt, p.depth = false, false, false, false, 0
+	p.own, p.hopDone, p.isKnown, p.srcrt, p.fragmented, p.depth = false, false, false, false, false, 0
 	if !p.host && frame[0]&1 == 0 {
 		w.drop(dropOtherHost)
 		return 0
