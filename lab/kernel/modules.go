@@ -98,13 +98,19 @@ var decompressors = map[string]func(io.Reader) (io.Reader, error){
 	".gz": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 }
 
+// Has says whether there is a module of that name; it knows no aliases.
+func (m *Modules) Has(name string) bool {
+	_, ok := m.paths[canonical(name)]
+	return ok
+}
+
 // Order returns the modules to load for name, a module or an alias, each after
 // those that it depends on.
 func (m *Modules) Order(name string) ([]Module, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var names []string
-	if _, ok := m.paths[canonical(name)]; ok {
+	if m.Has(name) {
 		names = []string{canonical(name)}
 	} else if names = m.resolveAlias(name); len(names) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNoModule, name)

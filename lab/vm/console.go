@@ -2,12 +2,16 @@ package vm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
+	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Report is what the guest's kernel complained about.
@@ -83,21 +87,52 @@ type console struct {
 	told    bool
 }
 
-func (c *console) follow(r io.Reader) {
+// follow reads the console to its end. A read and what comes of it are one
+// step for whoever holds the lock, so that settled can tell that all is seen.
+func (c *console) follow(f *os.File) {
+	defer c.flush()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
 	buf := make([]byte, 16<<10)
-	for {
-		n, err := r.Read(buf)
-		c.add(buf[:n])
-		if err != nil {
-			c.flush()
-			return
-		}
+	for end := false; !end; {
+		err := raw.Read(func(fd uintptr) (done bool) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			n, err := unix.Read(int(fd), buf)
+			if n > 0 {
+				c.add(buf[:n])
+			}
+			end = n == 0 || (err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR))
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		end = end || err != nil
 	}
 }
 
+// settled waits until all that the guest has printed so far is seen, and says
+// whether there is a complaint among it.
+func (c *console) settled(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	for err == nil {
+		unread, complaint := 0, false
+		err = raw.Control(func(fd uintptr) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			unread, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+			complaint = c.kind != ""
+		})
+		if unread == 0 {
+			return complaint
+		}
+		runtime.Gosched()
+	}
+	return false
+}
+
+// add takes what was printed. The lock is held.
 func (c *console) add(b []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	b = bytes.ReplaceAll(b, []byte{'\r'}, nil)
 	if c.text = append(c.text, b...); len(c.text) > consoleKeep {
 		c.text = append(c.text[:0], c.text[len(c.text)-consoleKeep:]...)

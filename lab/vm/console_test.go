@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,13 @@ func TestConsoleShowsTheLogAroundAReport(t *testing.T) {
 func TestConsoleReportsAtItsEnd(t *testing.T) {
 	found := make(chan *Report, 1)
 	c := &console{found: func(r *Report) { found <- r }}
-	c.follow(strings.NewReader("[ 1.0] Kernel panic - not syncing: sysrq triggered crash\n[ 1.1] CPU: 0\n"))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.WriteString("[ 1.0] Kernel panic - not syncing: sysrq triggered crash\n[ 1.1] CPU: 0\n")
+	w.Close()
+	c.follow(r)
 	select {
 	case r := <-found:
 		if r.Kind != "panic" || !strings.Contains(r.Log, "CPU: 0") {

@@ -2,7 +2,6 @@ package vm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,10 +27,10 @@ func coreArchive(mods *kernel.Modules) ([]byte, error) {
 	var all []kernel.Module
 	seen := map[string]bool{}
 	for _, name := range coreModules {
-		order, err := mods.Order(name)
-		if errors.Is(err, kernel.ErrNoModule) {
+		if !mods.Has(name) {
 			continue // built in, or this kernel goes without
 		}
+		order, err := mods.Order(name)
 		if err != nil {
 			return nil, err
 		}

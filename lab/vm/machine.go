@@ -294,7 +294,6 @@ func start(cfg Config, qemu string, args []string, fs files, accel Accel, mods *
 	followed := make(chan struct{})
 	go func() {
 		m.console.follow(hv.console)
-		hv.console.Close()
 		close(followed)
 	}()
 	go m.receive()
@@ -355,6 +354,7 @@ func (m *Machine) Close() error {
 	m.once.Do(func() {
 		m.fail(errClosed)
 		m.hv.kill()
+		m.hv.console.Close()
 		if m.files != nil {
 			m.files.close()
 		}
@@ -483,6 +483,10 @@ func (m *Machine) callResized(ctx context.Context, req request, in io.Reader, st
 	for {
 		select {
 		case r := <-c.reply:
+			if m.console.settled(m.hv.console) {
+				<-m.dead // once the report is whole
+				return reply{}, m.Err()
+			}
 			if r.Error != "" {
 				return r, fmt.Errorf("%s in the guest: %s", req.Op, r.Error)
 			}
