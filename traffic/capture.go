@@ -23,7 +23,8 @@ type Frame struct {
 	Partial bool      // its transport checksum was still to be filled in by the device (checksum offload)
 	Data    []byte    // the whole frame, VLAN tags included, without FCS
 
-	end int
+	end   int
+	order time.Time // Time, but never before that of an earlier frame of the end: the clock can be set back
 }
 
 // Direction says which frames of an interface are captured.
@@ -53,6 +54,7 @@ type end struct {
 	index int // of Capture.ends
 	file  *os.File
 	done  chan struct{}
+	last  time.Time // order of the newest frame
 }
 
 const (
@@ -154,6 +156,10 @@ func (e *end) batch(fd int) (frames []Frame, more bool, err error) {
 		if err := f.fill(buf[:n], oob[:oobn]); err != nil {
 			return frames, false, fmt.Errorf("capture at %s: %w", e.name, err)
 		}
+		if f.Time.After(e.last) {
+			e.last = f.Time
+		}
+		f.order = e.last
 		frames = append(frames, f)
 	}
 	return frames, true, nil
@@ -219,7 +225,8 @@ func (c *Capture) Len() int {
 	return len(c.frames)
 }
 
-// Frames returns the frames read so far but the first from, ordered by time.
+// Frames returns the frames read so far but the first from, ordered by time, those of one
+// end in the order in which they passed.
 func (c *Capture) Frames(from int) []Frame {
 	c.mu.Lock()
 	frames := slices.Clone(c.frames[min(from, len(c.frames)):])
@@ -228,7 +235,7 @@ func (c *Capture) Frames(from int) []Frame {
 	return frames
 }
 
-func byTime(a, b Frame) int { return a.Time.Compare(b.Time) }
+func byTime(a, b Frame) int { return a.order.Compare(b.order) }
 
 // Wait calls seen with the frames read so far but the first from, then with
 // those that are read next, each once, until it returns true. It returns the
