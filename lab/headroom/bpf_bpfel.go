@@ -18,9 +18,9 @@ import (
 const (
 	bpfProgPass    = "pass"
 	bpfProgPrepare = "prepare"
-	bpfVarAdd      = "add"
 	bpfVarClone    = "clone"
 	bpfVarFailed   = "failed"
+	bpfVarTarget   = "target"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -79,9 +79,9 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	Add    *ebpf.VariableSpec `ebpf:"add"`
 	Clone  *ebpf.VariableSpec `ebpf:"clone"`
 	Failed *ebpf.VariableSpec `ebpf:"failed"`
+	Target *ebpf.VariableSpec `ebpf:"target"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -114,9 +114,9 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	Add    *ebpf.Variable `ebpf:"add"`
 	Clone  *ebpf.Variable `ebpf:"clone"`
 	Failed *ebpf.Variable `ebpf:"failed"`
+	Target *ebpf.Variable `ebpf:"target"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

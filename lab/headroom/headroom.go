@@ -107,8 +107,9 @@ type Applied struct {
 	undos []io.Closer
 }
 
-// Apply puts a profile in force for IPv4 and IPv6 frames that a packet socket
-// sends from the one end of a veth pair to the other.
+// Apply puts a profile in force for IPv4 and IPv6 frames, untagged or with one
+// 802.1Q tag, that a packet socket sends from the one end of a veth pair to the
+// other. A tagged frame has 20 bytes of headroom at the least.
 func Apply(from, to End, p Profile) (_ *Applied, err error) {
 	a := &Applied{}
 	defer func() {
@@ -117,7 +118,7 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 			err = fmt.Errorf("headroom: %s to %s: %w", from.Device, to.Device, err)
 		}
 	}()
-	add := 0
+	target := 0
 	switch {
 	case p.Headroom == Page:
 		if p.Clone == DataCloned {
@@ -126,12 +127,14 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 	case p.Headroom < Veth || p.Headroom > Max:
 		return nil, fmt.Errorf("headroom %d is not within %d to %d", p.Headroom, Veth, Max)
 	default:
-		add = int(p.Headroom - Veth)
+		if p.Headroom > Veth {
+			target = int(p.Headroom)
+		}
 	}
-	if err := a.load(add, p.Clone == DataCloned); err != nil {
+	if err := a.load(target, p.Clone == DataCloned); err != nil {
 		return nil, err
 	}
-	if add > 0 || p.Clone == DataCloned {
+	if target > 0 || p.Clone == DataCloned {
 		err := in(from, func(index int) error {
 			return a.keep(link.AttachTCX(link.TCXOptions{
 				Interface: index, Program: a.coll.Programs[bpfProgPrepare], Attach: ebpf.AttachTCXEgress,
@@ -160,7 +163,7 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 	return a, nil
 }
 
-func (a *Applied) load(add int, clone bool) error {
+func (a *Applied) load(target int, clone bool) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return err
 	}
@@ -168,7 +171,7 @@ func (a *Applied) load(add int, clone bool) error {
 	if err != nil {
 		return err
 	}
-	if err := spec.Variables[bpfVarAdd].Set(uint32(add)); err != nil {
+	if err := spec.Variables[bpfVarTarget].Set(uint32(target)); err != nil {
 		return err
 	}
 	var cloneSet uint32
@@ -214,8 +217,8 @@ type descriptor int
 func (d descriptor) Close() error { return unix.Close(int(d)) }
 
 // Failed is the number of frames that could not be changed and were dropped:
-// those without an IPv4 or IPv6 header behind the Ethernet header, and those of
-// more than 16 KB.
+// those without an IPv4 or IPv6 header behind the Ethernet header and its tag,
+// and those of more than 16 KB.
 func (a *Applied) Failed() (uint64, error) {
 	var n uint64
 	if err := a.coll.Variables[bpfVarFailed].Get(&n); err != nil {

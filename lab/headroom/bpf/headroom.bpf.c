@@ -16,8 +16,11 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_CHUNKS	256
 #define CLONE_MARK	0x5e6c104e
 #define NO_DEVICE	0x7fffffff
+#define ETH_P_8021Q	0x8100
+#define VLAN_HLEN	4
+#define BASE		16	/* what the kernel gives an untagged frame */
 
-volatile const __u32 add;	/* bytes of headroom to add */
+volatile const __u32 target;	/* headroom at the network header; 0 leaves it */
 volatile const __u32 clone;	/* send a clone in place of the frame */
 
 __u64 failed;
@@ -59,6 +62,34 @@ static __always_inline int add_headroom(struct __sk_buff *skb, __u32 n)
 	return bpf_skb_adjust_room(skb, -(__s32)n, BPF_ADJ_ROOM_MAC, 0);
 }
 
+/*
+ * bpf_skb_adjust_room wants IP behind the Ethernet header. A tag that is part
+ * of the frame is taken out meanwhile. Putting it back makes it an accelerated
+ * one, which a second tag pushes into the frame.
+ */
+static __always_inline int add_headroom_tagged(struct __sk_buff *skb, __u32 n)
+{
+	__u16 tci;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &tci, sizeof(tci)) || bpf_skb_vlan_pop(skb))
+		return -1;
+	if (add_headroom(skb, n))
+		return -1;
+	tci = __builtin_bswap16(tci);
+	return bpf_skb_vlan_push(skb, __builtin_bswap16(ETH_P_8021Q), tci) ||
+	       bpf_skb_vlan_push(skb, __builtin_bswap16(ETH_P_8021Q), tci) ||
+	       bpf_skb_vlan_pop(skb);
+}
+
+static __always_inline int set_headroom(struct __sk_buff *skb)
+{
+	if (skb->protocol != __builtin_bswap16(ETH_P_8021Q))
+		return target > BASE ? add_headroom(skb, target - BASE) : 0;
+	if (target <= BASE + VLAN_HLEN)
+		return 0;
+	return add_headroom_tagged(skb, target - BASE - VLAN_HLEN);
+}
+
 SEC("tcx/egress")
 int prepare(struct __sk_buff *skb)
 {
@@ -70,7 +101,7 @@ int prepare(struct __sk_buff *skb)
 	}
 	if (!sk || sk->family != AF_PACKET)
 		return TCX_NEXT;
-	if (add && add_headroom(skb, add))
+	if (target && set_headroom(skb))
 		goto fail;
 	if (clone) {
 		/*
