@@ -26,6 +26,9 @@ type File struct {
 	// gives values to variables; the file stands for every combination of one
 	// row of each axis, and ${name} anywhere else in it for the value.
 	Matrix *yaml.Node `yaml:"matrix,omitempty"`
+	// Fix names the fix of the kernel that "unfixed" and "fixed" in the steps
+	// speak of. Whether the kernel has it is found out by trying.
+	Fix string `yaml:"fix,omitempty"`
 	// Topology is the name of a shipped topology, or the path of a file as seen
 	// from the case file.
 	Topology string `yaml:"topology"`
@@ -64,6 +67,8 @@ type Step struct {
 	Run *Command `yaml:"run,omitempty"`
 	// Expect says what arrives because of Send or Run.
 	Expect []*Expect `yaml:"expect,omitempty"`
+	// SKB says what happens to the sk_buffs of the step in a node's kernel.
+	SKB []*SKB `yaml:"skb,omitempty"`
 	// Within is how long to wait for what is expected, one second when left
 	// out, and how long nothing may arrive where nothing is expected, 200ms
 	// when left out.
@@ -117,4 +122,67 @@ type Expect struct {
 	// and multicast listener messages and ARP are looked at only where a packet
 	// expression of them is expected.
 	Nothing bool `yaml:"nothing,omitempty"`
+}
+
+// SKB is what must happen in a node to the sk_buff of every packet that seg6
+// works on in the step. The kernel is observed, never asked for its version.
+type SKB struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// Node whose kernel is observed.
+	Node string `yaml:"node"`
+	// Packets is how many seg6 works on, as many as were sent when left out.
+	Packets *Quantity `yaml:"packets,omitempty"`
+	// Function whose calls are counted: pskb_expand_head or __pskb_pull_tail.
+	Function string `yaml:"function,omitempty" jsonschema:"enum=pskb_expand_head,enum=__pskb_pull_tail"`
+	// Within narrows the calls of pskb_expand_head down by who asked: seg6,
+	// direct-l2, cow-header, cow-link-layer, other-seg6 or outside.
+	Within string `yaml:"within,omitempty" jsonschema:"enum=seg6,enum=direct-l2,enum=cow-header,enum=cow-link-layer,enum=other-seg6,enum=outside"`
+	// PerPacket is the number of calls for each packet.
+	PerPacket *Quantity `yaml:"per-packet,omitempty"`
+	// Copied is how many bytes the calls copy for each packet.
+	Copied *Quantity `yaml:"copied,omitempty"`
+	// Zeroed is how many bytes the allocator zeroes for each packet
+	// (init_on_alloc).
+	Zeroed *Quantity `yaml:"zeroed,omitempty"`
+	// Point is where State is looked at: "seg6" (the default), where the packet
+	// reaches seg6, or the entry of ip6_forward, seg6_do_srh or
+	// seg6_local_input, or "transmit".
+	Point string `yaml:"point,omitempty" jsonschema:"enum=seg6,enum=ip6_forward,enum=seg6_do_srh,enum=seg6_local_input,enum=transmit"`
+	// State of the sk_buff at Point.
+	State *State `yaml:"state,omitempty"`
+	// Dropped is the reason with which the packet is dropped, as in the kernel's
+	// enum skb_drop_reason without its prefix.
+	Dropped string `yaml:"dropped,omitempty"`
+}
+
+// State is what an sk_buff must look like. Offsets and lengths are in bytes,
+// header offsets count from the start of the buffer.
+type State struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	Headroom      *Quantity `yaml:"headroom,omitempty"`
+	Tailroom      *Quantity `yaml:"tailroom,omitempty"`
+	Linear        *Quantity `yaml:"linear,omitempty"` // bytes in the head
+	Frags         *Quantity `yaml:"frags,omitempty"`
+	DataRef       *Quantity `yaml:"dataref,omitempty"`
+	MacLen        *Quantity `yaml:"mac_len,omitempty"`
+	MacHeader     *Quantity `yaml:"mac_header,omitempty"`
+	NetworkHeader *Quantity `yaml:"network_header,omitempty"`
+	// MacToNetwork is the network header's offset less the MAC header's.
+	MacToNetwork *Quantity `yaml:"mac_to_network,omitempty"`
+	Cloned       *bool     `yaml:"cloned,omitempty"`
+	HeaderCloned *bool     `yaml:"header_cloned,omitempty"`
+}
+
+// Quantity is what a number must be: exactly a number, written as such; or
+// bounds; or one thing on a kernel without the case's fix and another with it.
+type Quantity struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	Exactly *int      `yaml:"exactly,omitempty" short:"scalar"`
+	AtLeast *int      `yaml:"at-least,omitempty"`
+	AtMost  *int      `yaml:"at-most,omitempty"`
+	Unfixed *Quantity `yaml:"unfixed,omitempty"`
+	Fixed   *Quantity `yaml:"fixed,omitempty"`
 }

@@ -32,6 +32,11 @@ type Case struct {
 // of its topology and those that the file adds.
 func (c *Case) Requirements() []string {
 	names := append(lab.Requires(c.Topology), c.File.Requires...)
+	for _, s := range c.File.Steps {
+		for _, x := range s.SKB {
+			names = append(names, x.feature())
+		}
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -58,6 +63,11 @@ func (c *Case) compile() error {
 	k := &compiler{c: c, topology: c.Topology}
 	if len(c.File.Steps) == 0 {
 		k.fail(c.File.ValueAt("steps"), "a case needs at least one step")
+	}
+	if c.File.Fix != "" {
+		if _, err := findFix(c.File.Fix); err != nil {
+			k.fail(c.File.ValueAt("fix"), "%v", err)
+		}
 	}
 	for _, s := range c.File.Steps {
 		c.steps = append(c.steps, k.step(s))
@@ -99,6 +109,9 @@ func (k *compiler) step(s *Step) step {
 	}
 	for _, e := range s.Expect {
 		out.expect = append(out.expect, k.expect(e, sent))
+	}
+	for _, x := range s.SKB {
+		k.skb(x, s)
 	}
 	for i, e := range out.expect {
 		for _, other := range out.expect[:i] {
@@ -177,6 +190,24 @@ func (k *compiler) expect(e *Expect, sent int) expect {
 		}
 	}
 	return out
+}
+
+func (k *compiler) skb(x *SKB, s *Step) {
+	if _, ok := k.topology.Nodes[x.Node]; !ok {
+		k.fail(x.ValueAt("node"), "topology %s has no node %s%s", k.topology.Name, x.Node, k.suggestNode(x.Node))
+	}
+	switch {
+	case s.Send == nil:
+		k.fail(x.Pos(), "skb goes with send: it speaks of the packets of the step")
+	case (x.Function == "") != (x.PerPacket == nil):
+		k.fail(x.Pos(), "function and per-packet go together")
+	case x.Within != "" && x.Function != "pskb_expand_head" && x.Copied == nil && x.Zeroed == nil:
+		k.fail(x.KeyAt("within"), "within narrows down the calls of pskb_expand_head: expected function, copied or zeroed beside it")
+	case x.Point != "" && x.State == nil:
+		k.fail(x.KeyAt("point"), "point says where state is looked at: expected state beside it")
+	case x.variants() && k.c.File.Fix == "":
+		k.fail(x.Pos(), "unfixed and fixed speak of a fix: expected the case to name it with the key fix")
+	}
 }
 
 // packet parses an expression and gives a mistake its place in the file.

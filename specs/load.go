@@ -150,6 +150,11 @@ func load(name string, from source) ([]*Case, error) {
 	if err != nil {
 		return nil, err
 	}
+	return loadText(name, src, from)
+}
+
+// loadText reads the cases of the text of a file.
+func loadText(name string, src []byte, from source) ([]*Case, error) {
 	doc, err := strictyaml.Parse(name, src)
 	if err != nil {
 		return nil, err

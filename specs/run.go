@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
@@ -34,9 +37,14 @@ type Options struct {
 	KeepAll bool
 	// Place is what Result.Place says, "host" when empty.
 	Place string
+	// Claims say which fixes the kernel has, or has not; a wrong claim fails the
+	// cases that speak of the fix.
+	Claims map[string]bool
 	// Patience multiplies how long a step waits where the case does not say; 0
 	// is 1.
 	Patience int
+
+	discard bool // keep no frames
 }
 
 func (o Options) framesDir() string {
@@ -73,9 +81,6 @@ func Run(ctx context.Context, c *Case, opts Options) *Result {
 		r.Verdict = Broken
 	}
 	r.Failure = err.Error()
-	if r.Pcapng != "" && r.Verdict == Failed {
-		r.Failure += "\nframes: " + r.Pcapng
-	}
 	return r
 }
 
@@ -101,9 +106,17 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 		return err
 	}
 	defer ends.close()
+	watch, err := openWatch(ctx, l, c, opts)
+	if err != nil {
+		return err
+	}
+	defer watch.close()
 
 	for i, s := range c.steps {
 		result, err := ends.do(ctx, l, s, max(opts.Patience, 1))
+		if err == nil {
+			err = watch.check(ctx, s)
+		}
 		r.Steps = append(r.Steps, result)
 		if err != nil {
 			err = stepError(i, s, err)
@@ -232,12 +245,35 @@ func (e *ends) send(s step) (string, error) {
 	if s.Send.Count > 1 {
 		did = fmt.Sprintf("%s sends %d times %s", s.Send.From, s.Send.Count, s.Send.Packet)
 	}
-	for _, f := range s.frames {
-		if err := e.senders[s.Send.From].Send(f); err != nil {
-			return did, fmt.Errorf("%s: %w", s.Send.From, err)
+	return did, onOneCPU(func() error {
+		for _, f := range s.frames {
+			if err := e.senders[s.Send.From].Send(f); err != nil {
+				return fmt.Errorf("%s: %w", s.Send.From, err)
+			}
+		}
+		return nil
+	})
+}
+
+// onOneCPU runs f always on the same CPU, so that all frames of a case meet the
+// same of the kernel's per-CPU caches: a veth pair stays on the sender's.
+func onOneCPU(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return fmt.Errorf("read the CPU affinity: %w", err)
+	}
+	for cpu := 0; ; cpu++ {
+		if before.IsSet(cpu) {
+			one.Set(cpu)
+			break
 		}
 	}
-	return did, nil
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return fmt.Errorf("stay on one CPU: %w", err)
+	}
+	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
 }
 
 // command executes a Run and checks how it ends.
@@ -309,7 +345,7 @@ func (e *ends) waitFor(ctx context.Context, limit time.Duration, look func([]tra
 // keepFrames writes the captured frames of a case that failed, or of every one.
 func keepFrames(e *ends, c *Case, opts Options, r *Result, failure error) error {
 	var failed *notMetError
-	if !opts.KeepAll && !errors.As(failure, &failed) || len(e.names) == 0 {
+	if opts.discard || !opts.KeepAll && !errors.As(failure, &failed) || len(e.names) == 0 {
 		return nil
 	}
 	if err := os.MkdirAll(opts.framesDir(), 0o755); err != nil {

@@ -22,6 +22,7 @@ type runFlags struct {
 	report, place, kernel      string
 	guests                     int
 	fresh                      bool
+	claims                     map[string]string
 }
 
 func newRunCommand() *cobra.Command {
@@ -65,6 +66,7 @@ with another kernel, by the same program; --place host makes that an error.`,
 	flags.StringVar(&f.kernel, "kernel", "", "kernel of a guest: debian:6.12, a bzImage or a built tree (default "+specs.DefaultKernel+")")
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
+	flags.StringToStringVar(&f.claims, "claim", nil, "FIX=fixed or FIX=unfixed: fail cases of the fix where the kernel does otherwise")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -116,6 +118,15 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 		return inputError{err}
 	}
 	opts := specs.RunOptions{Place: f.place, Kernel: f.kernel, Guests: f.guests, Fresh: f.fresh}
+	for fix, claim := range f.claims {
+		if claim != "fixed" && claim != "unfixed" {
+			return inputError{fmt.Errorf("claim %s=%s: expected fixed or unfixed", fix, claim)}
+		}
+		if opts.Claims == nil {
+			opts.Claims = make(map[string]bool)
+		}
+		opts.Claims[fix] = claim == "fixed"
+	}
 	if f.report != "" {
 		if err := os.MkdirAll(f.report, 0o755); err != nil {
 			return inputError{err}
@@ -219,5 +230,8 @@ func (p *printer) done(r *specs.Result) {
 	}
 	if r.Failure != "" {
 		fmt.Fprintf(p.w, "    %s\n", strings.ReplaceAll(r.Failure, "\n", "\n    "))
+	}
+	if r.Failure != "" && r.Pcapng != "" {
+		fmt.Fprintf(p.w, "    frames: %s\n", r.Pcapng)
 	}
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"seg6lab/lab/kernel"
+)
+
+func newKernelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kernel",
+		Short: "Fetch, list and remove the kernels of guests",
+		Long: `Debian's kernels are fetched by apt into a cache: $SEG6LAB_CACHE, or seg6lab
+below the user's cache directory. A kernel by path is used where it lies.`,
+	}
+	cmd.AddCommand(newKernelListCommand(), newKernelGetCommand(), newKernelRmCommand())
+	return cmd
+}
+
+func newKernelListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the kernels in the cache",
+		Example: "  seg6lab kernel list",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			entries, err := kernel.List()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd, entries)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, e := range entries {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Spec, e.Release, e.Version, humanize.Bytes(uint64(e.Bytes)))
+			}
+			return w.Flush()
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newKernelGetCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "get KERNEL...",
+		Short: "Fetch Debian's newest kernel of a series",
+		Long: `Fetches a kernel that apt offers, checks it by the hash in apt's index and
+keeps it. debian:6.12 is the kernel for clouds, debian:6.12:full the one with
+every driver.`,
+		Example: "  seg6lab kernel get debian:6.12 debian:6.1",
+		Args:    args(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var got []*kernel.Kernel
+			for _, spec := range args {
+				k, err := kernel.Get(cmd.Context(), spec)
+				if err != nil {
+					return guestError(err)
+				}
+				if got = append(got, k); !asJSON {
+					fmt.Fprintln(cmd.OutOrStdout(), k)
+				}
+			}
+			if asJSON {
+				return printJSON(cmd, got)
+			}
+			return nil
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newKernelRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm KERNEL...",
+		Short:   "Remove kernels and their saved guests from the cache",
+		Example: "  seg6lab kernel rm debian:6.1",
+		Args:    args(cobra.MinimumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, spec := range args {
+				if err := kernel.Remove(spec); err != nil {
+					return guestError(err)
+				}
+			}
+			return nil
+		},
+	}
+}
