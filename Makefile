@@ -1,5 +1,6 @@
 # make demo   the main job: cases on this machine's kernel, bytes asserted
 # make test   every test
+# make test-kernels  every case on every kernel of ci/kernels
 # make bench  up and down of labs beside ip -batch
 # Each installs what it needs and says so; see README.md.
 
@@ -8,10 +9,10 @@ BIN := bin/seg6lab
 
 # Debian packages, by what needs them.
 RUN_PACKAGES  := iproute2 procps
-TEST_PACKAGES := $(RUN_PACKAGES) iputils-ping python3-scapy tshark
+TEST_PACKAGES := $(RUN_PACKAGES) iputils-ping python3-scapy qemu-system-x86 tshark
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test bench generate clean root packages-run packages-test
+.PHONY: build demo test test-kernels bench generate clean root packages-run packages-test
 
 build: $(BIN)
 
@@ -26,6 +27,9 @@ demo: root packages-run $(BIN)
 
 test: root packages-test $(BIN)
 	@ci/test.sh
+
+test-kernels: root packages-test $(BIN)
+	@ci/matrix.sh all
 
 bench: root packages-run
 	@$(GO) test -run '^$$' -bench . -benchtime 3x ./lab

@@ -104,6 +104,37 @@ func RunAll(ctx context.Context, cases []*Case, opts RunOptions) ([]*Result, err
 	return results, nil
 }
 
+// RunMatrix runs every case with every kernel, or where it belongs when none is
+// named. Where one of several kernels lacks what a case requires, that is no
+// result as long as another has it.
+func RunMatrix(ctx context.Context, cases []*Case, kernels []string, opts RunOptions) ([]*Result, error) {
+	if len(kernels) == 0 {
+		return RunAll(ctx, cases, opts)
+	}
+	all := make([][]*Result, len(kernels))
+	ran := make([]bool, len(cases)) // with one kernel at least
+	for k, name := range kernels {
+		opts.Kernel = name
+		results, err := RunAll(ctx, cases, opts)
+		if err != nil {
+			return nil, err
+		}
+		all[k] = results
+		for i, r := range results {
+			ran[i] = ran[i] || r.Verdict != Unsupported
+		}
+	}
+	var results []*Result
+	for k := range kernels {
+		for i, r := range all[k] {
+			if r.Verdict != Unsupported || !ran[i] && k == len(kernels)-1 {
+				results = append(results, r)
+			}
+		}
+	}
+	return results, nil
+}
+
 // place decides between host and guest, and says why where it had a choice.
 func place(c *Case, opts RunOptions) (guest bool, why string) {
 	switch {

@@ -19,7 +19,8 @@ import (
 type runFlags struct {
 	all, list, verbose, asJSON bool
 	labels                     []string
-	report, place, kernel      string
+	report, place              string
+	kernels                    []string
 	guests                     int
 	fresh                      bool
 	claims                     map[string]string
@@ -63,7 +64,7 @@ with another kernel, by the same program; --place host makes that an error.`,
 	flags.StringSliceVar(&f.labels, "label", nil, "only cases with this label, or with !LABEL without it")
 	flags.StringVar(&f.report, "report", "", "directory for junit.xml, results.json and a pcapng of each case")
 	flags.StringVar(&f.place, "place", specs.PlaceAuto, "where to run: auto, host or vm")
-	flags.StringVar(&f.kernel, "kernel", "", "kernel of a guest: debian:6.12, a bzImage or a built tree (default "+specs.DefaultKernel+")")
+	flags.StringSliceVar(&f.kernels, "kernel", nil, "host, or kernel of a guest: debian:6.12, a bzImage or a built tree (default "+specs.DefaultKernel+"); several run every case on each that can")
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
 	flags.StringToStringVar(&f.claims, "claim", nil, "FIX=fixed or FIX=unfixed: fail cases of the fix where the kernel does otherwise")
@@ -114,10 +115,15 @@ func listCases(cmd *cobra.Command, cases []*specs.Case, asJSON bool) error {
 }
 
 func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
-	if err := specs.CheckPlace(f.place, f.kernel); err != nil {
+	for _, k := range f.kernels {
+		if err := specs.CheckPlace(f.place, k); err != nil {
+			return inputError{err}
+		}
+	}
+	if err := specs.CheckPlace(f.place, ""); err != nil {
 		return inputError{err}
 	}
-	opts := specs.RunOptions{Place: f.place, Kernel: f.kernel, Guests: f.guests, Fresh: f.fresh}
+	opts := specs.RunOptions{Place: f.place, Guests: f.guests, Fresh: f.fresh}
 	for fix, claim := range f.claims {
 		if claim != "fixed" && claim != "unfixed" {
 			return inputError{fmt.Errorf("claim %s=%s: expected fixed or unfixed", fix, claim)}
@@ -139,9 +145,9 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 			return err
 		}
 	}
-	out := newPrinter(cmd.OutOrStdout(), f, len(cases))
+	out := newPrinter(cmd.OutOrStdout(), f, len(cases)*max(len(f.kernels), 1))
 	opts.Start, opts.Done, opts.Log = out.start, out.done, out.log
-	results, err := specs.RunAll(cmd.Context(), cases, opts)
+	results, err := specs.RunMatrix(cmd.Context(), cases, f.kernels, opts)
 	if err != nil {
 		return err
 	}
