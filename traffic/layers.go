@@ -116,6 +116,7 @@ func optionsField(name, group string, at int) field {
 //   - the TLVs of an SRH are those of RFC 8754: a Pad1 is one byte, the length of an HMAC
 //     TLV one byte and 38, a TLV's len is filled in. Their short names are TLV, TLVHMAC, ...;
 //   - with an SRH the checksum's destination follows from segleft, filled in or not;
+//   - ICMP's unused is unused32 where it has 32 bits;
 //   - Raw(16) is the bytes 0 to 15.
 var table = []layerType{
 	{
@@ -233,6 +234,7 @@ var table = []layerType{
 			num("length", 8, 0).onlyIf(icmpType(3, 11, 12)), ip4Field("addr_mask", 0).onlyIf(icmpType(17, 18)),
 			num("nexthopmtu", 16, 0).onlyIf(icmpType(3)),
 			num("unused", 16, 0).onlyIf(icmpType(11, 12)),
+			num("unused32", 32, 0).onlyIf(func(f *filled) bool { return !icmpType(0, 3, 5, 8, 11, 12, 13, 14, 15, 16, 17, 18)(f) }),
 		},
 		next: func(f *filled, _ []byte) string {
 			if icmpType(3, 4, 5, 11, 12)(f) {

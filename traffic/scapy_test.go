@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,6 +21,8 @@ from scapy.layers.inet import IP, ICMP, UDP, TCP
 from scapy.layers.inet6 import *
 from scapy.layers.vxlan import VXLAN
 SRH = IPv6ExtHdrSegmentRouting
+for tlv in "", "IngressNode", "EgressNode", "PadN":
+    globals()["TLV" + tlv] = globals()["IPv6ExtHdrSegmentRoutingTLV" + tlv]
 for e in json.load(sys.stdin):
     try:
         print(bytes(eval(e)).hex())
@@ -110,6 +113,8 @@ var scapyTable = []string{
 	ip4 + `ICMP(type=5, gw="192.0.2.9")/IP(src="1.1.1.1", dst="2.2.2.2")`,
 	ip4 + `ICMP(type=12, ptr=9)/IP(src="1.1.1.1", dst="2.2.2.2")`,
 	ip4 + `ICMP(type=13, ts_ori=1, ts_rx=2, ts_tx=3)`,
+	ip4 + `ICMP(type=4)/IP(src="1.1.1.1", dst="2.2.2.2")`,
+	ip4 + `ICMP(type=9)/Raw(b"x")`,
 	ip4 + `ICMP(type=17, addr_mask="255.0.0.0")`,
 	ip4 + `IPv6(src="::1", dst="::2")/UDP(sport=1, dport=2)`,
 	ip4 + `IP(src="1.1.1.1", dst="2.2.2.2")/UDP(sport=1, dport=2)`,
@@ -129,12 +134,27 @@ var scapyTable = []string{
 	ip4 + `UDP(sport=1, dport=4790)/VXLAN(flags=12, NextProtocol=3)/` + ether + `Raw(b"x")`,
 }
 
+// ownReading are beginnings of layers in which a printed expression means
+// something else to Scapy, as the table of layers says.
+var ownReading = []string{
+	"TLV(type=124, value", "TLVHMAC(", // Scapy does not fill in their lengths so
+	`SRH(addresses=["2001:db8::2"])/Ether(`, // next header 143
+	`IPv6(dst="::")`,                        // a source that is left out
+}
+
 func TestScapyBuildsTheSame(t *testing.T) {
 	const python = "/usr/bin/python3" // Debian's: python3-scapy is for no other
 	if out, err := exec.Command(python, "-c", "import scapy").CombinedOutput(); err != nil {
 		t.Skipf("needs Debian's package python3-scapy: %v: %s", err, out)
 	}
-	in, err := json.Marshal(scapyTable)
+	exprs := slices.Clone(scapyTable)
+	for _, expr := range scapyTable { // what is printed of a frame is for Scapy too
+		printed := Dissect(mustBytes(t, mustParse(t, expr))).String()
+		if !slices.ContainsFunc(ownReading, func(s string) bool { return strings.Contains(printed, s) }) {
+			exprs = append(exprs, printed)
+		}
+	}
+	in, err := json.Marshal(exprs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,10 +167,10 @@ func TestScapyBuildsTheSame(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) != len(scapyTable) {
-		t.Fatalf("%d answers to %d expressions", len(lines), len(scapyTable))
+	if len(lines) != len(exprs) {
+		t.Fatalf("%d answers to %d expressions", len(lines), len(exprs))
 	}
-	for i, expr := range scapyTable {
+	for i, expr := range exprs {
 		p, err := Parse(expr)
 		if err != nil {
 			t.Errorf("%s\n%v\nScapy: %s", expr, err, lines[i])
