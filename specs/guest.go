@@ -83,8 +83,13 @@ func runInGuests(ctx context.Context, cases []*Case, indexes []int, opts RunOpti
 		spec = DefaultKernel
 	}
 	k, err := kernel.Resolve(ctx, spec)
-	if err != nil {
+	if errors.Is(err, kernel.ErrSpec) || ctx.Err() != nil {
 		return err
+	}
+	if err != nil {
+		b := &guestBatch{cases: cases, indexes: indexes, place: "vm " + spec, done: done}
+		b.blameAll(Unsupported, err)
+		return nil
 	}
 	var batches [][]int
 	if opts.Fresh {
@@ -137,12 +142,20 @@ func (b *guestBatch) run(ctx context.Context) error {
 }
 
 func (b *guestBatch) boot(ctx context.Context) error {
+	b.place = "vm " + b.kernel.Spec
 	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel})
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if errors.Is(err, vm.ErrNoQEMU) {
+		b.blameAll(Unsupported, err)
+		return nil
+	}
 	if err != nil {
-		return err
+		b.blameAll(Broken, err)
+		return nil
 	}
 	defer m.Close()
-	b.place = "vm " + b.kernel.Spec
 	if b.opts.Log != nil {
 		how := "booted"
 		if m.Restored {
@@ -251,15 +264,25 @@ func (b *guestBatch) collect(r *io.PipeReader) error {
 
 // blame gives the case that was running the guest's end for a result.
 func (b *guestBatch) blame(err error) {
+	verdict := Broken
+	if report := (*vm.Report)(nil); errors.As(err, &report) {
+		verdict = Failed // the kernel's complaint is a finding
+	}
+	b.blameOne(verdict, err)
+}
+
+func (b *guestBatch) blameAll(verdict Verdict, err error) {
+	for len(b.indexes) > 0 {
+		b.blameOne(verdict, err)
+	}
+}
+
+func (b *guestBatch) blameOne(verdict Verdict, err error) {
 	if len(b.indexes) == 0 {
 		return
 	}
 	i := b.indexes[0]
 	b.indexes = b.indexes[1:]
-	verdict := Broken
-	if report := (*vm.Report)(nil); errors.As(err, &report) {
-		verdict = Failed // the kernel's complaint is a finding
-	}
 	b.done(i, &Result{Case: b.cases[i].Name, File: b.cases[i].path, Verdict: verdict, Place: b.place, Failure: err.Error()})
 }
 

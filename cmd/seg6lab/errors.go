@@ -7,7 +7,9 @@ import (
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
+	"seg6lab/lab/kernel"
 	"seg6lab/lab/topology"
+	"seg6lab/lab/vm"
 )
 
 // Errors that end the program after the command has said everything itself.
@@ -50,9 +52,11 @@ func exitCode(err error) int {
 		return int(command)
 	case errors.Is(err, errNotHeld):
 		return exitNotHeld
-	case errors.As(err, &input), errors.As(err, &file), errors.As(err, &notFound), errors.As(err, &exists):
+	case errors.As(err, &input), errors.As(err, &file), errors.As(err, &notFound), errors.As(err, &exists),
+		errors.Is(err, kernel.ErrSpec):
 		return exitInput
-	case errors.As(err, &machine), errors.Is(err, lab.ErrNotRoot), errors.As(err, &missing):
+	case errors.As(err, &machine), errors.Is(err, lab.ErrNotRoot), errors.As(err, &missing),
+		errors.Is(err, vm.ErrNoQEMU):
 		return exitMachine
 	default:
 		return exitInternal

@@ -70,6 +70,8 @@ run it, 4 the lab itself failed.`,
 		newCaptureCommand(),
 		newTopologyCommand(),
 		newSchemaCommand(),
+		newVMCommand(),
+		newKernelCommand(),
 		newGuestCommand(),
 	)
 	return root
