@@ -24,6 +24,7 @@ const (
 	agentPath     = agentDir + "/agent"    // the agent's program
 	modprobePath  = agentDir + "/modprobe" // the same, by the name that makes it modprobe
 	modulesSocket = agentDir + "/modules.sock"
+	initModules   = "/modules" // of the initramfs
 )
 
 // guestVariable is set by the kernel command line in the environment of PID 1,
@@ -94,6 +95,9 @@ var operations = map[string]func(*call) (reply, error){
 
 func runAgent() error {
 	if err := setUpGuest(); err != nil {
+		return err
+	}
+	if err := loadInitModules(); err != nil {
 		return err
 	}
 	port, err := openPort()

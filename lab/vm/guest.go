@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"sort"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -122,6 +124,25 @@ func reseed(seed []byte) error {
 	}
 	if _, _, e := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.RNDRESEEDCRNG, 0); e != 0 {
 		return fmt.Errorf("RNDRESEEDCRNG: %w", e)
+	}
+	return nil
+}
+
+// loadInitModules loads the modules of the initramfs, whose names sort in the order of loading.
+func loadInitModules() error {
+	files, err := filepath.Glob(initModules + "/*")
+	if err != nil {
+		return err
+	}
+	sort.Strings(files)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		if err := insert(filepath.Base(f), b); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -22,13 +22,18 @@ var coreModules = []string{
 	"nf_tables", "nft_compat", "nf_conntrack",
 }
 
-// coreArchive packs the core modules that the kernel has, in the order of loading.
-func coreArchive(mods *kernel.Modules) ([]byte, error) {
+// portModules are what the agent's port needs where it is not built in: they
+// cannot come through the port.
+var portModules = []string{"virtio_pci", "virtio_console"}
+
+// inOrder returns the named modules that the kernel has, each after those that
+// it depends on. What it lacks is built in, or does without.
+func inOrder(mods *kernel.Modules, names []string) ([]kernel.Module, error) {
 	var all []kernel.Module
 	seen := map[string]bool{}
-	for _, name := range coreModules {
+	for _, name := range names {
 		if !mods.Has(name) {
-			continue // built in, or this kernel goes without
+			continue
 		}
 		order, err := mods.Order(name)
 		if err != nil {
@@ -41,13 +46,23 @@ func coreArchive(mods *kernel.Modules) ([]byte, error) {
 			}
 		}
 	}
+	return all, nil
+}
+
+// coreArchive packs the core modules in the order of loading.
+func coreArchive(mods *kernel.Modules) ([]byte, error) {
+	order, err := inOrder(mods, coreModules)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
-	err := packModules(&b, mods, all)
+	err = packModules(&b, mods, order)
 	return b.Bytes(), err
 }
 
-// buildInitramfs writes the first file system of a guest: agent as /init.
-func buildInitramfs(w io.Writer, agent string) error {
+// buildInitramfs writes the first file system of a guest: agent as /init and
+// the modules of the port.
+func buildInitramfs(w io.Writer, agent string, mods *kernel.Modules) error {
 	program, err := os.ReadFile(agent)
 	if err != nil {
 		return fmt.Errorf("initramfs: %w", err)
@@ -60,6 +75,18 @@ func buildInitramfs(w io.Writer, agent string) error {
 	libraries, err := libraryRecords(agent)
 	if err != nil {
 		return fmt.Errorf("initramfs: %w", err)
+	}
+	order, err := inOrder(mods, portModules)
+	if err != nil {
+		return fmt.Errorf("initramfs: %w", err)
+	}
+	records = append(records, cpio.Directory(initModules[1:], 0o755))
+	for i, m := range order {
+		data, err := mods.Read(m.Name)
+		if err != nil {
+			return fmt.Errorf("initramfs: %w", err)
+		}
+		records = append(records, cpio.StaticFile(fmt.Sprintf("%s/%03d-%s", initModules[1:], i, m.Name), string(data), 0o600))
 	}
 	rw := cpio.Newc.Writer(w)
 	if err := cpio.WriteRecords(rw, append(records, libraries...)); err != nil {
@@ -94,9 +121,9 @@ func libraryRecords(program string) ([]cpio.Record, error) {
 }
 
 // initramfsFile builds the initramfs in memory.
-func initramfsFile(agent string) (*os.File, error) {
+func initramfsFile(agent string, mods *kernel.Modules) (*os.File, error) {
 	var b bytes.Buffer
-	if err := buildInitramfs(&b, agent); err != nil {
+	if err := buildInitramfs(&b, agent, mods); err != nil {
 		return nil, err
 	}
 	f, err := memory("initramfs", 0)

@@ -112,6 +112,19 @@ type Machine struct {
 	once  sync.Once
 }
 
+// String says how the guest runs and how it came about.
+func (m *Machine) String() string {
+	how := "booted"
+	if m.Restored {
+		how = "restored"
+	}
+	files := ""
+	if m.shared != "" {
+		files = ", host's files by " + m.shared
+	}
+	return fmt.Sprintf("guest: kernel %s, %s, %s in %.2f s%s", m.Release, m.Accel, how, m.ReadyAfter.Seconds(), files)
+}
+
 // hostCall is a call under way, seen from the host.
 type hostCall struct {
 	stdout, stderr io.Writer
@@ -201,7 +214,7 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 	if err != nil {
 		return nil, err
 	}
-	initramfs, err := initramfsFile(agent)
+	initramfs, err := initramfsFile(agent, mods)
 	if err != nil {
 		return nil, err
 	}

@@ -157,3 +157,11 @@ func (m *Machine) pushCommand(ctx context.Context, args []string) ([]string, err
 	}
 	return out, nil
 }
+
+// Shell is the user's shell, or the one that every system has.
+func Shell() string {
+	if s := os.Getenv("SHELL"); s != "" {
+		return s
+	}
+	return "/bin/sh"
+}
