@@ -99,7 +99,8 @@ func (w *Worker) upperLayer(p *packet, e *endpoint) bool {
 	if !ok || proto != protoICMPv6 {
 		return w.refuse(p, upperLayerError, off)
 	}
-	return w.deliver6(p, &dst{kind: local})
+	p.transport = p.net + off
+	return w.receiveICMP6(p, &linkLocalDst)
 }
 
 // popSRH takes the SRH at off out of the packet (RFC 8986 section 4.16.1:
