@@ -14,114 +14,146 @@ type Diff struct {
 	// with the smallest count is the nearest.
 	Fields int
 
-	layers   []layerDiff
-	expected dump
-	actual   dump
+	want  *Packet
+	got   *Packet // of frame, every field given
+	frame []byte
+	exact bool
 }
 
 // otherLayer is what a wrong layer adds to Diff.Fields.
 const otherLayer = 20
-
-type layerDiff struct {
-	expected, actual string // the layer as an expression, "" when there is none
-	fields           []string
-}
-
-// dump is a frame with some of its bytes marked.
-type dump struct {
-	frame []byte
-	mark  map[int]bool
-}
 
 // Diff compares a frame with the packet. It returns nil when the frame has the
 // packet's layers in the same order and in them every field that the packet
 // gives. What lies behind the last layer of the packet is not looked at.
 // With exact every byte of the built packet must be in the frame and no other.
 func (p *Packet) Diff(frame []byte, exact bool) *Diff {
-	whole := dissect(frame, p.layers)
-	if !exact && whole.has(p) {
-		return nil
-	}
-	want, err := p.fill()
-	if err != nil { // Parse has built the packet once; a Default may have spoilt it
-		return &Diff{Fields: otherLayer * MaxLayers, layers: []layerDiff{{expected: p.String(), fields: []string{err.Error()}}}}
-	}
-	if exact && bytes.Equal(join(want), frame) {
-		return nil
-	}
-	got, err := whole.fill()
-	if err != nil {
-		whole = &Packet{layers: []*Layer{opaque("Raw", frame)}}
-		got, _ = whole.fill()
-	}
-	short := whole.shorten(frame).layers
-	if !exact { // the bytes are easier to compare when what does not matter is alike
-		if alike, err := p.like(whole).fill(); err == nil {
-			want = alike
+	d := &Diff{want: p, got: dissect(frame, p.layers), frame: frame, exact: exact}
+	want := bare(p.layers)
+	if exact {
+		var err error
+		if want, err = p.fill(); err == nil && bytes.Equal(join(want), frame) {
+			return nil
 		}
 	}
-	d := &Diff{
-		expected: dump{frame: join(want), mark: map[int]bool{}},
-		actual:   dump{frame: frame, mark: map[int]bool{}},
+	for _, l := range compare(want, bare(d.got.layers), exact) {
+		d.Fields += len(l.fields) + otherLayer*l.others
 	}
-	wantAt, gotAt := 0, 0
-	for i := 0; i < len(want) || i < len(got); i++ {
-		if i >= len(want) && !exact {
-			break
-		}
-		var ld layerDiff
-		switch {
-		case i >= len(got):
-			ld.expected = p.layers[i].String()
-			ld.fields = []string{"the frame ends before this layer"}
-			d.expected.markBytes(wantAt, len(want[i].header))
-			d.Fields += otherLayer
-		case i >= len(want):
-			ld.actual = got[i].String()
-			ld.fields = []string{"the expected packet ends before this layer"}
-			d.actual.markBytes(gotAt, len(got[i].header))
-			d.Fields += otherLayer
-		case want[i].typ != got[i].typ:
-			ld.expected, ld.actual = p.layers[i].String(), got[i].String()
-			ld.fields = []string{fmt.Sprintf("layer: expected %s, actual %s", want[i].typ.name, got[i].typ.name)}
-			d.expected.markBytes(wantAt, len(want[i].header))
-			d.actual.markBytes(gotAt, len(got[i].header))
-			d.Fields += otherLayer
-		default:
-			ld.expected, ld.actual = p.layers[i].String(), got[i].String()
-			if len(short) == len(got) {
-				ld.actual = short[i].String()
-			}
-			for j := range want[i].typ.fields {
-				f := &want[i].typ.fields[j]
-				a, b := want[i].vals[j], got[i].vals[j]
-				if want[i].given[j] == nil && !exact || want[i].lacks(j) && got[i].lacks(j) || want[i].same(j, a, b) {
-					continue
-				}
-				d.Fields++
-				ld.fields = append(ld.fields, fmt.Sprintf("%s: expected %s, actual %s", f.name, want[i].show(j), got[i].show(j)))
-				d.expected.markBits(wantAt, want[i].spans[j])
-				d.actual.markBits(gotAt, got[i].spans[j])
-			}
-		}
-		if i < len(want) {
-			wantAt += len(want[i].header)
-		}
-		if i < len(got) {
-			gotAt += len(got[i].header)
-		}
-		d.layers = append(d.layers, ld)
-		if i < len(want) && i < len(got) && want[i].typ != got[i].typ {
-			break
-		}
-	}
-	if d.Fields == 0 && exact && !bytes.Equal(d.expected.frame, frame) {
-		d.Fields++
+	if d.Fields == 0 && exact { // the packet cannot be built, or the frame not be said in fields
+		d.Fields = otherLayer
 	}
 	if d.Fields == 0 {
 		return nil
 	}
 	return d
+}
+
+// layerDiff is what is wrong with one layer.
+type layerDiff struct {
+	fields []int  // by index
+	others int    // layers that are not there, or of another type
+	says   string // why, with others
+}
+
+// compare goes through the layers side by side, up to one of another type.
+func compare(want, got []*filled, exact bool) []layerDiff {
+	var diffs []layerDiff
+	for i := 0; i < len(want) || exact && i < len(got); i++ {
+		var d layerDiff
+		switch {
+		case i >= len(got):
+			d = layerDiff{others: 1, says: "the frame ends before this layer"}
+		case i >= len(want):
+			d = layerDiff{others: 1, says: "the expected packet ends before this layer"}
+		case want[i].typ != got[i].typ:
+			d = layerDiff{others: len(want) - i, says: fmt.Sprintf("layer: expected %s, actual %s", want[i].typ.name, got[i].typ.name)}
+			return append(diffs, d)
+		default:
+			w, g := want[i], got[i]
+			for j := range w.typ.fields {
+				if (w.given[j] != nil || exact) && !(w.lacks(j) && g.lacks(j)) && !w.same(j, w.vals[j], g, g.vals[j]) {
+					d.fields = append(d.fields, j)
+				}
+			}
+		}
+		diffs = append(diffs, d)
+	}
+	return diffs
+}
+
+// bare are layers with the values that they give, and autopad, which is on
+// unless an expression says otherwise.
+func bare(layers []*Layer) []*filled {
+	stack := make([]*filled, len(layers))
+	for i, l := range layers {
+		stack[i] = &filled{Layer: l, vals: l.given}
+		if j, ok := l.typ.index["autopad"]; ok && l.given[j] == nil {
+			stack[i].vals = slices.Clone(l.given)
+			stack[i].vals[j] = l.typ.fields[j].def
+		}
+	}
+	return stack
+}
+
+// String prints both packets layer by layer, with what differs below each
+// layer, and both as hexadecimal with the bytes in question in brackets.
+func (d *Diff) String() string {
+	want, err := d.want.fill()
+	if err != nil { // Parse has built the packet; a Default has spoilt it
+		return fmt.Sprintf("! expected  %s\n!           %v\n", d.want, err)
+	}
+	if !d.exact { // the bytes are easier to compare when what does not matter is alike
+		if alike, err := d.want.like(d.got).fill(); err == nil {
+			want = alike
+		}
+	}
+	got, err := d.got.fill()
+	if err != nil {
+		got, _ = (&Packet{layers: []*Layer{opaque("Raw", d.frame)}}).fill()
+	}
+	short := d.got.shorten(d.frame).layers
+
+	var b strings.Builder
+	expected, actual := dump{frame: join(want)}, dump{frame: d.frame}
+	wantAt, gotAt := 0, 0
+	for i, l := range compare(want, got, d.exact) {
+		mark := " "
+		if l.others > 0 || len(l.fields) > 0 {
+			mark = "!"
+		}
+		if i < len(want) {
+			fmt.Fprintf(&b, "%s expected  %s\n", mark, d.want.layers[i])
+		}
+		if i < len(got) {
+			shown := got[i].Layer
+			if len(short) == len(got) {
+				shown = short[i]
+			}
+			fmt.Fprintf(&b, "%s actual    %s\n", mark, shown)
+		}
+		if l.others > 0 {
+			fmt.Fprintf(&b, "!           %s\n", l.says)
+		}
+		for _, j := range l.fields {
+			w, g := want[i], got[i]
+			fmt.Fprintf(&b, "!           %s: expected %s, actual %s\n", w.typ.fields[j].name, w.show(j), g.show(j))
+			expected.mark(8*wantAt+w.spans[j][0], 8*wantAt+w.spans[j][1])
+			actual.mark(8*gotAt+g.spans[j][0], 8*gotAt+g.spans[j][1])
+		}
+		if i < len(want) {
+			wantAt += expected.header(wantAt, want[i], l.others > 0)
+		}
+		if i < len(got) {
+			gotAt += actual.header(gotAt, got[i], l.others > 0)
+		}
+	}
+	left := "what is left out as in the actual frame, lengths and checksums filled in"
+	if d.exact {
+		left = "every byte is compared"
+	}
+	fmt.Fprintf(&b, "  expected, %d bytes (%s):\n%s", len(expected.frame), left, expected)
+	fmt.Fprintf(&b, "  actual, %d bytes:\n%s", len(actual.frame), actual)
+	return b.String()
 }
 
 // like returns the packet with the fields that it leaves out as another has them,
@@ -143,26 +175,6 @@ func (p *Packet) like(other *Packet) *Packet {
 	return q
 }
 
-// has reports whether a dissected packet begins with the layers that are wanted and has
-// every field that they give.
-func (p *Packet) has(want *Packet) bool {
-	if len(p.layers) < len(want.layers) {
-		return false
-	}
-	for i, l := range want.layers {
-		w, got := &filled{Layer: l, vals: l.given}, p.layers[i]
-		if got.typ != w.typ {
-			return false
-		}
-		for j, v := range w.given {
-			if v != nil && !w.same(j, v, got.given[j]) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 func join(stack []*filled) []byte {
 	var b []byte
 	for _, f := range stack {
@@ -181,40 +193,28 @@ func (f *filled) show(j int) string {
 	return f.typ.fields[j].kind.print(&f.typ.fields[j], f.vals[j])
 }
 
-func (d *dump) markBytes(at, n int) {
-	for i := range n {
-		d.mark[at+i] = true
+// dump is a frame with some of its bytes marked.
+type dump struct {
+	frame  []byte
+	marked map[int]bool
+}
+
+// mark marks the bytes that some bits touch.
+func (d *dump) mark(first, end int) {
+	if d.marked == nil {
+		d.marked = map[int]bool{}
+	}
+	for i := first / 8; i < (end+7)/8; i++ {
+		d.marked[i] = true
 	}
 }
 
-// markBits marks the bytes that the bits of a field touch.
-func (d *dump) markBits(at int, span [2]int) {
-	first, end := at+span[0]/8, at+(span[1]+7)/8
-	d.markBytes(first, end-first)
-}
-
-// String prints both packets layer by layer, with what differs below each
-// layer, and both as hexadecimal with the bytes in question in brackets.
-func (d *Diff) String() string {
-	var b strings.Builder
-	for _, l := range d.layers {
-		mark := " "
-		if len(l.fields) > 0 {
-			mark = "!"
-		}
-		if l.expected != "" {
-			fmt.Fprintf(&b, "%s expected  %s\n", mark, l.expected)
-		}
-		if l.actual != "" {
-			fmt.Fprintf(&b, "%s actual    %s\n", mark, l.actual)
-		}
-		for _, f := range l.fields {
-			fmt.Fprintf(&b, "!           %s\n", f)
-		}
+// header returns the length of a layer that begins at a byte, and marks it whole when it is wrong.
+func (d *dump) header(at int, f *filled, wrong bool) int {
+	if wrong {
+		d.mark(8*at, 8*(at+len(f.header)))
 	}
-	fmt.Fprintf(&b, "  expected, %d bytes (what is left out as in the actual frame, lengths and checksums filled in):\n%s", len(d.expected.frame), d.expected)
-	fmt.Fprintf(&b, "  actual, %d bytes:\n%s", len(d.actual.frame), d.actual)
-	return b.String()
+	return len(f.header)
 }
 
 // maxDump is how many bytes of a frame are printed.
@@ -227,7 +227,7 @@ func (d dump) String() string {
 		end := min(at+16, len(d.frame))
 		for i := at; i < end; i++ {
 			between := " "
-			switch marked, before := d.mark[i], i > at && d.mark[i-1]; {
+			switch marked, before := d.marked[i], i > at && d.marked[i-1]; {
 			case marked && !before:
 				between = "["
 			case before && !marked:
@@ -235,7 +235,7 @@ func (d dump) String() string {
 			}
 			fmt.Fprintf(&b, "%s%02x", between, d.frame[i])
 		}
-		if d.mark[end-1] {
+		if d.marked[end-1] {
 			b.WriteByte(']')
 		}
 		b.WriteByte('\n')

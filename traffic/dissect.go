@@ -154,7 +154,7 @@ func (p *Packet) shorten(frame []byte) *Packet {
 	for _, f := range stack {
 		l := newLayer(f.typ)
 		for j, v := range f.given {
-			if v != nil && !f.same(j, v, f.fill[j]) {
+			if v != nil && !f.same(j, v, f, f.fill[j]) {
 				l.given[j] = v
 			}
 		}
@@ -169,13 +169,13 @@ func (p *Packet) shorten(frame []byte) *Packet {
 	return &Packet{layers: []*Layer{opaque("Raw", frame)}}
 }
 
-// same reports whether two values of field j are the same on the wire.
-func (f *filled) same(j int, a, b value) bool {
+// same reports whether a value of field j is on the wire what another layer of the type has there.
+func (f *filled) same(j int, a value, other *filled, b value) bool {
 	k := f.typ.fields[j].kind
 	if k.encode == nil || a == nil || b == nil {
-		return a == b
+		return k.encode == nil && a == b || a == nil && b == nil
 	}
 	x, errX := k.encode(f, a)
-	y, errY := k.encode(f, b)
+	y, errY := k.encode(other, b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

@@ -100,7 +100,7 @@ func decodeOptions(group string, b []byte) (value, bool) {
 		}
 		l := newLayer(f.typ)
 		for j, v := range f.given {
-			if v != nil && !stack[0].same(j, v, stack[0].fill[j]) {
+			if v != nil && !stack[0].same(j, v, stack[0], stack[0].fill[j]) {
 				l.given[j] = v
 			}
 		}
