@@ -707,6 +707,9 @@ func (m *Machine) PushSelf(ctx context.Context) (string, error) {
 		if err := m.Push(ctx, exe, self); err != nil {
 			return "", err
 		}
+		if err := m.pushLibraries(ctx, exe); err != nil {
+			return "", err
+		}
 	}
 	m.mu.Lock()
 	m.self = self

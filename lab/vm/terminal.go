@@ -95,16 +95,23 @@ func (m *Machine) PushProgram(ctx context.Context, name string) (string, error) 
 		}
 		program = interpreter
 	}
-	libraries, err := Closure(program)
-	if err != nil {
+	if err := m.pushLibraries(ctx, program); err != nil {
 		return "", err
 	}
-	for _, f := range append(libraries, program) {
-		if err := m.pushFollowing(ctx, f); err != nil {
-			return "", err
+	return p, m.pushFollowing(ctx, program)
+}
+
+func (m *Machine) pushLibraries(ctx context.Context, program string) error {
+	libraries, err := Closure(program)
+	if err != nil {
+		return err
+	}
+	for _, l := range libraries {
+		if err := m.pushFollowing(ctx, l); err != nil {
+			return err
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // pushFollowing copies what a link leads to, to the place of the link.
