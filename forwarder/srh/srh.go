@@ -33,8 +33,8 @@ const (
 	MaxSegments = (MaxLen - fixedLen) / segLen
 )
 
-// Flags are the bits of the flags field. RFC 8754 assigns none but reserves
-// the field; the HMAC bit is the one that Linux reads (SR6_FLAG1_HMAC), the
+// Bits of the flags field. RFC 8754 assigns none of them. RFC 9259 assigns the O-flag
+// (OAM); the HMAC bit is the one that Linux reads (SR6_FLAG1_HMAC), and the
 // others come from the drafts and have names in Linux and Scapy.
 const (
 	FlagProtected = 1 << 6
