@@ -118,23 +118,21 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 			err = fmt.Errorf("headroom: %s to %s: %w", from.Device, to.Device, err)
 		}
 	}()
-	target := 0
-	switch {
-	case p.Headroom == Page:
-		if p.Clone == DataCloned {
-			return nil, errors.New("clone data with headroom page: XDP gives every clone a page of its own")
-		}
-	case p.Headroom < Veth || p.Headroom > Max:
-		return nil, fmt.Errorf("headroom %d is not within %d to %d", p.Headroom, Veth, Max)
-	default:
-		if p.Headroom > Veth {
-			target = int(p.Headroom)
-		}
+	if p.Headroom == Page && p.Clone == DataCloned {
+		return nil, errors.New("clone data with headroom page: XDP gives every clone a page of its own")
 	}
-	if err := a.load(target, p.Clone == DataCloned); err != nil {
+	if err := a.load(); err != nil {
 		return nil, err
 	}
-	if target > 0 || p.Clone == DataCloned {
+	if p.Headroom != Page {
+		if err := a.SetHeadroom(p.Headroom); err != nil {
+			return nil, err
+		}
+		if p.Clone == DataCloned {
+			if err := a.coll.Variables[bpfVarClone].Set(uint32(1)); err != nil {
+				return nil, err
+			}
+		}
 		err := in(from, func(index int) error {
 			return a.keep(link.AttachTCX(link.TCXOptions{
 				Interface: index, Program: a.coll.Programs[bpfProgPrepare], Attach: ebpf.AttachTCXEgress,
@@ -143,8 +141,7 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("tcx egress: %w", err)
 		}
-	}
-	if p.Headroom == Page {
+	} else {
 		err := in(to, func(index int) error {
 			return a.keep(link.AttachXDP(link.XDPOptions{
 				Interface: index, Program: a.coll.Programs[bpfProgPass], Flags: link.XDPDriverMode,
@@ -163,22 +160,24 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 	return a, nil
 }
 
-func (a *Applied) load(target int, clone bool) error {
+// SetHeadroom changes the headroom of a profile in force that is not Page, to
+// another that is not Page. It is far cheaper than a new profile.
+func (a *Applied) SetHeadroom(h Headroom) error {
+	if h < Veth || h > Max {
+		return fmt.Errorf("headroom %d is not within %d to %d", h, Veth, Max)
+	}
+	if err := a.coll.Variables[bpfVarTarget].Set(uint32(h)); err != nil {
+		return fmt.Errorf("headroom %d: %w", h, err)
+	}
+	return nil
+}
+
+func (a *Applied) load() error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return err
 	}
 	spec, err := loadBpf()
 	if err != nil {
-		return err
-	}
-	if err := spec.Variables[bpfVarTarget].Set(uint32(target)); err != nil {
-		return err
-	}
-	var cloneSet uint32
-	if clone {
-		cloneSet = 1
-	}
-	if err := spec.Variables[bpfVarClone].Set(cloneSet); err != nil {
 		return err
 	}
 	a.coll, err = ebpf.NewCollection(spec)

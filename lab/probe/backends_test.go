@@ -71,18 +71,17 @@ func TestBackendsAgree(t *testing.T) {
 		}
 	}
 	for _, clone := range []headroom.Clone{headroom.NotCloned, headroom.HeaderCloned, headroom.DataCloned} {
-		for _, hr := range []headroom.Headroom{16, 30, 55, 79, 80, 94, 206, headroom.Page} {
+		for _, hr := range []headroom.Headroom{16, 55, 80, 94, 206, headroom.Page} {
 			if hr == headroom.Page && clone == headroom.DataCloned {
 				continue
 			}
 			undo := b.arrive(hr, clone)
 			for _, mode := range seg6.Modes() {
 				for _, segments := range []int{1, 4} {
-					for _, size := range []int{16, 1000} {
-						b.encapsulate(mode, segments)
-						b.send(frame(t, size), 2)
-						compare(fmt.Sprintf("%s, %d segments, headroom %d, clone %s, payload %d", mode, segments, hr, clone, size), 2)
-					}
+					b.encapsulate(mode, segments)
+					b.send(frame(t, 16), 1)
+					b.send(frame(t, 1000), 2)
+					compare(fmt.Sprintf("%s, %d segments, headroom %d, clone %s", mode, segments, hr, clone), 3)
 				}
 			}
 			undo()

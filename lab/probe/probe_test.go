@@ -63,10 +63,16 @@ func calls(p *probe.Packet) []call {
 // arrive makes frames reach the router with a headroom and as clones.
 func (b *bench) arrive(h headroom.Headroom, c headroom.Clone) (undo func()) {
 	b.t.Helper()
+	_, undo = b.applied(h, c)
+	return undo
+}
+
+func (b *bench) applied(h headroom.Headroom, c headroom.Clone) (a *headroom.Applied, undo func()) {
+	b.t.Helper()
 	a, err := headroom.Apply(headroom.End{NetNS: int(b.sender.ns), Device: "s0"}, headroom.End{NetNS: int(b.router.ns), Device: "r0"},
 		headroom.Profile{Headroom: h, Clone: c})
 	check(b.t, err)
-	return func() {
+	return a, func() {
 		b.t.Helper()
 		if n := must(a.Failed())(b.t); n > 0 {
 			b.t.Errorf("headroom %d: %d frames could not be changed", h, n)
@@ -122,8 +128,9 @@ func TestExpansions(t *testing.T) {
 	fixed := b.fixed(p)
 	t.Logf("backend %s, L2 modes fixed: %v", p.Backend(), fixed)
 	for _, clone := range []headroom.Clone{headroom.NotCloned, headroom.HeaderCloned, headroom.DataCloned} {
+		a, undo := b.applied(headroom.Veth, clone)
 		for _, hr := range []int{16, 40, 55, 56, 64, 69, 70, 79, 80, 93, 94, 95, 206} {
-			undo := b.arrive(headroom.Headroom(hr), clone)
+			check(t, a.SetHeadroom(headroom.Headroom(hr)))
 			for _, mode := range seg6.Modes() {
 				b.encapsulate(mode, 1)
 				want := wantedCalls(mode, hr, clone == headroom.HeaderCloned, fixed)
@@ -134,8 +141,8 @@ func TestExpansions(t *testing.T) {
 					b.checkEntry(packet, hr, clone)
 				}
 			}
-			undo()
 		}
+		undo()
 	}
 }
 
@@ -154,8 +161,9 @@ func TestHeadroomIsReached(t *testing.T) {
 	b := newBench(t)
 	p := b.open(probe.Auto)
 	b.encapsulate(seg6.ModeEncap, 1)
-	for hr := headroom.Veth; hr <= headroom.Max; hr += 3 {
-		undo := b.arrive(hr, headroom.NotCloned)
+	a, undo := b.applied(headroom.Veth, headroom.NotCloned)
+	for hr := headroom.Veth; hr <= headroom.Max; hr++ {
+		check(t, a.SetHeadroom(hr))
 		for _, size := range []int{0, 17, 1300} {
 			f := frame(t, size)
 			b.checkEntry(b.observe(p, f, 1)[0], int(hr), headroom.NotCloned)
@@ -164,10 +172,9 @@ func TestHeadroomIsReached(t *testing.T) {
 				t.Errorf("headroom %d, payload %d: inner packet (-sent +received):\n%s", hr, size, d)
 			}
 		}
-		undo()
 	}
-	undo := b.arrive(headroom.Page, headroom.NotCloned)
-	defer undo()
+	undo()
+	defer b.arrive(headroom.Page, headroom.NotCloned)()
 	b.checkEntry(b.observe(p, frame(t, 64), 1)[0], headroom.Page.Bytes(), headroom.NotCloned)
 }
 

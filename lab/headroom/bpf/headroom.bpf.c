@@ -3,6 +3,7 @@
  * Makes frames that a packet socket sends leave a device with more headroom
  * than the kernel gave them, or as a clone. Other frames pass untouched.
  */
+#include <stdbool.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
@@ -20,8 +21,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define VLAN_HLEN	4
 #define BASE		16	/* what the kernel gives an untagged frame */
 
-volatile const __u32 target;	/* headroom at the network header; 0 leaves it */
-volatile const __u32 clone;	/* send a clone in place of the frame */
+__u32 target;	/* headroom at the network header; 0 leaves it */
+__u32 clone;	/* send a clone in place of the frame */
 
 __u64 failed;
 
@@ -67,27 +68,22 @@ static __always_inline int add_headroom(struct __sk_buff *skb, __u32 n)
  * of the frame is taken out meanwhile. Putting it back makes it an accelerated
  * one, which a second tag pushes into the frame.
  */
-static __always_inline int add_headroom_tagged(struct __sk_buff *skb, __u32 n)
-{
-	__u16 tci;
-
-	if (bpf_skb_load_bytes(skb, ETH_HLEN, &tci, sizeof(tci)) || bpf_skb_vlan_pop(skb))
-		return -1;
-	if (add_headroom(skb, n))
-		return -1;
-	tci = __builtin_bswap16(tci);
-	return bpf_skb_vlan_push(skb, __builtin_bswap16(ETH_P_8021Q), tci) ||
-	       bpf_skb_vlan_push(skb, __builtin_bswap16(ETH_P_8021Q), tci) ||
-	       bpf_skb_vlan_pop(skb);
-}
-
 static __always_inline int set_headroom(struct __sk_buff *skb)
 {
-	if (skb->protocol != __builtin_bswap16(ETH_P_8021Q))
-		return target > BASE ? add_headroom(skb, target - BASE) : 0;
-	if (target <= BASE + VLAN_HLEN)
+	__be16 vlan = __builtin_bswap16(ETH_P_8021Q);
+	bool tagged = skb->protocol == vlan;
+	__u32 base = tagged ? BASE + VLAN_HLEN : BASE;
+	__u16 tci = 0;
+
+	if (target <= base)
 		return 0;
-	return add_headroom_tagged(skb, target - BASE - VLAN_HLEN);
+	if (tagged && (bpf_skb_load_bytes(skb, ETH_HLEN, &tci, sizeof(tci)) || bpf_skb_vlan_pop(skb)))
+		return -1;
+	if (add_headroom(skb, target - base))
+		return -1;
+	tci = __builtin_bswap16(tci);
+	return tagged && (bpf_skb_vlan_push(skb, vlan, tci) || bpf_skb_vlan_push(skb, vlan, tci) ||
+			  bpf_skb_vlan_pop(skb));
 }
 
 SEC("tcx/egress")
@@ -101,7 +97,7 @@ int prepare(struct __sk_buff *skb)
 	}
 	if (!sk || sk->family != AF_PACKET)
 		return TCX_NEXT;
-	if (target && set_headroom(skb))
+	if (set_headroom(skb))
 		goto fail;
 	if (clone) {
 		/*
