@@ -1,5 +1,5 @@
 // Package port moves Ethernet frames in and out: memory for tests, packet
-// sockets for any device. It looks into no frame but for VLAN tags that the
+// sockets for any device, AF_XDP sockets for speed. It looks into no frame but for VLAN tags that the
 // kernel keeps beside it, and knows nothing of what is done with them.
 //
 // On a device of the host the kernel receives every frame too. Whoever
@@ -9,6 +9,8 @@ package port
 import (
 	"errors"
 	"fmt"
+
+	"github.com/cilium/ebpf/link"
 )
 
 // ErrStopped is what Receive returns after Stop.
@@ -42,11 +44,40 @@ type Sender interface {
 // batch is how many frames are sent by one system call.
 const batch = 64
 
-// Open opens a device of the namespace that the calling thread is in.
-func Open(device string) (Port, error) {
-	p, err := openPacket(device)
-	if err != nil {
-		return nil, fmt.Errorf("port %s: %w", device, err)
+// Kind is a way to reach a device.
+type Kind string
+
+// The kinds. With AF_XDP no packet socket sees what the device receives.
+const (
+	XDPNative  Kind = "xdp-native"
+	XDPGeneric Kind = "xdp-generic"
+	Packet     Kind = "packet"
+)
+
+// kinds opens each of them.
+var kinds = map[Kind]func(device string) (Port, error){
+	XDPNative:  func(device string) (Port, error) { return openXDP(device, "native", link.XDPDriverMode) },
+	XDPGeneric: func(device string) (Port, error) { return openXDP(device, "generic", link.XDPGenericMode) },
+	Packet:     func(device string) (Port, error) { return openPacket(device) },
+}
+
+// Open opens a device of the namespace that the calling thread is in: the
+// first of the kinds that works, Packet when none is named.
+func Open(device string, try ...Kind) (Port, error) {
+	if len(try) == 0 {
+		try = []Kind{Packet}
 	}
-	return p, nil
+	var errs []error
+	for _, kind := range try {
+		open := kinds[kind]
+		if open == nil {
+			return nil, fmt.Errorf("port %s: no kind is called %q", device, kind)
+		}
+		p, err := open(device)
+		if err == nil {
+			return p, nil
+		}
+		errs = append(errs, fmt.Errorf("port %s: %s: %w", device, kind, err))
+	}
+	return nil, errors.Join(errs...)
 }

@@ -70,16 +70,22 @@ func TestMemory(t *testing.T) {
 	stops(t, a)
 }
 
-func TestPacketSocket(t *testing.T) {
+func TestDevices(t *testing.T) {
+	for _, kind := range []port.Kind{port.Packet, port.XDPGeneric, port.XDPNative} {
+		t.Run(string(kind), func(t *testing.T) { testDevices(t, kind) })
+	}
+}
+
+func testDevices(t *testing.T, kind port.Kind) {
 	inNamespace(t, func() {
-		a, b := open(t, "a"), open(t, "b")
+		a, b := open(t, "a", kind), open(t, "b", kind)
 		exchange(t, a, b)
 		exchange(t, b, a)
 		stops(t, a)
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
 			t.Error(err)
 		}
-		if _, err := port.Open("nosuch"); err == nil {
+		if _, err := port.Open("nosuch", kind); err == nil {
 			t.Error("a device that does not exist was opened")
 		}
 	})
@@ -105,9 +111,9 @@ func stops(t *testing.T, p port.Port) {
 	<-done
 }
 
-func open(t *testing.T, device string) port.Port {
+func open(t *testing.T, device string, kind port.Kind) port.Port {
 	t.Helper()
-	p, err := port.Open(device)
+	p, err := port.Open(device, kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,7 @@ func inNamespace(t *testing.T, f func()) {
 			}
 			defer h.Close()
 			v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: "b"}
-			v.Name, v.MTU = "a", 9000
+			v.Name, v.MTU = "a", 3400
 			if err := netlink.LinkAdd(v); err != nil {
 				return fmt.Errorf("veth pair: %w", err)
 			}
@@ -140,7 +146,7 @@ func inNamespace(t *testing.T, f func()) {
 				if err != nil {
 					return err
 				}
-				if err := errors.Join(netlink.LinkSetMTU(l, 9000), netlink.LinkSetUp(l)); err != nil {
+				if err := errors.Join(netlink.LinkSetMTU(l, 3400), netlink.LinkSetUp(l)); err != nil {
 					return fmt.Errorf("raise %s: %w", name, err)
 				}
 			}
