@@ -81,6 +81,8 @@ var scapyTable = []string{
 	ip6 + `IPv6ExtHdrHopByHop(options=[PadN(optdata=b"\x00\x00"), Jumbo(jumboplen=70000)])`,
 	ip6 + `IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\x00"*4)])/UDP(sport=1, dport=2)/Raw(b"x")`,
 	ip6 + `IPv6ExtHdrDestOpt(len=5, autopad=0, options=[HBHOptUnknown(otype=0x3e, optlen=9, optdata=b"ab")])/Raw(b"x")`,
+	ip6 + `IPv6ExtHdrDestOpt(autopad=0, options=[HBHOptUnknown(otype=0x3e, optdata=b"a")])/Raw(b"x")`,
+	ip6 + `IPv6ExtHdrDestOpt(autopad=0, options=[HBHOptUnknown(otype=0x3e, optdata=b"abcdefg")])/Raw(b"x")`,
 	ip6 + `IPv6ExtHdrDestOpt(options=[HBHOptUnknown(otype=0x3e, optdata=b"abcdefghi"), HAO(hoa="2001:db8::3")])/IPv6ExtHdrDestOpt()/IPv6ExtHdrDestOpt()`,
 	ip6 + `IPv6ExtHdrRouting(addresses=["2001:db8::3", "2001:db8::4"])/UDP(sport=1, dport=2)`,
 	ip6 + `IPv6ExtHdrRouting(type=2, segleft=0, addresses=["2001:db8::3"])/UDP(sport=1, dport=2)`,
