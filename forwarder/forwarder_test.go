@@ -77,6 +77,8 @@ type sent struct {
 
 func (s sent) String() string { return fmt.Sprintf("port %d: %x", s.port, s.frame) }
 
+func equalSent(a, b sent) bool { return a.port == b.port && bytes.Equal(a.frame, b.frame) }
+
 func newRouter(t testing.TB, c forwarder.Config) *forwarder.Forwarder {
 	t.Helper()
 	f, err := forwarder.New(c)

@@ -39,7 +39,7 @@ func FuzzForwarder(f *testing.F) {
 			copy(junk, frame[:min(14, len(frame))])
 			through(used, 0, junk)
 			want, got := through(clean, 0, frame), through(used, 0, frame)
-			if !slices.EqualFunc(want, got, func(a, b sent) bool { return a.port == b.port && bytes.Equal(a.frame, b.frame) }) {
+			if !slices.EqualFunc(want, got, equalSent) {
 				t.Fatalf("sent %v, after other packets %v", want, got)
 			}
 			for _, s := range got {

@@ -414,7 +414,7 @@ func normal(s []sent) []sent {
 func compare(t testing.TB, k *kernelRouter, f *forwarder.Forwarder, port int, frame []byte) (equal bool) {
 	t.Helper()
 	want, got := normal(k.through(port, frame)), normal(through(f, port, frame))
-	equal = slices.EqualFunc(want, got, func(a, b sent) bool { return a.port == b.port && bytes.Equal(a.frame, b.frame) })
+	equal = slices.EqualFunc(want, got, equalSent)
 	if !equal {
 		t.Errorf("frame on port %d: %x\nkernel\n%v\nforwarder\n%v\ndrops %v", port, frame, want, got, f.Drops())
 	}

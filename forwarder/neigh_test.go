@@ -55,7 +55,7 @@ func TestNeighboursAgree(t *testing.T) {
 	} {
 		frame := bytesOf(t, step.frame)
 		want, got := byPort(k.through(step.port, frame)), byPort(through(f, step.port, frame))
-		if !slices.EqualFunc(want, got, func(a, b sent) bool { return a.port == b.port && bytes.Equal(a.frame, b.frame) }) {
+		if !slices.EqualFunc(want, got, equalSent) {
 			t.Errorf("%s: kernel\n%v\nforwarder\n%v\ndrops %v", step.name, want, got, f.Drops())
 		}
 		if len(want) != step.sends {

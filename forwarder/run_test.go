@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"bytes"
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,5 +90,42 @@ func TestConfigErrors(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(err)
+	}
+}
+
+// TestRunOnDevices forwards between veth devices of a namespace, over every
+// kind of port: the same bytes as without ports.
+func TestRunOnDevices(t *testing.T) {
+	needRoot(t)
+	for _, kind := range []port.Kind{port.Packet, port.XDPGeneric, port.XDPNative} {
+		t.Run(string(kind), func(t *testing.T) {
+			c := baseConfig()
+			c.Routes = append(c.Routes, encapRoute("2001:db8:99::/64", "encap", "fc00:b::1"))
+			k := &kernelRouter{t: t, router: newNamespace(t), around: newNamespace(t)}
+			for _, n := range []*namespace{k.router, k.around} {
+				n.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+			}
+			var ports []port.Port
+			for i, d := range c.Devices {
+				k.addDevice(i, d)
+				k.router.do(func() error {
+					p, err := port.Open(d.Name, kind)
+					ports = append(ports, p)
+					return err
+				})
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error)
+			go func() { done <- newRouter(t, c).Run(ctx, ports) }()
+			for _, frame := range [][]byte{bytesOf(t, etherIn+inner), bytesOf(t, etherIn4+inner4), bytesOf(t, nsToRouter)} {
+				if want, got := byPort(through(newRouter(t, c), 0, frame)), byPort(k.through(0, frame)); !slices.EqualFunc(want, got, equalSent) {
+					t.Errorf("sent\n%v\nwant\n%v", got, want)
+				}
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
