@@ -232,6 +232,25 @@ func TestKernelAgrees(t *testing.T) {
 			withSRH(toRouter, "2b", "29 04 02 01 01 00 0000"+segC+segB, inner),
 			withSRH(toRouter, "3c", "2b 00 9e04 00000000"+end("01", "01"), inner),
 		}},
+		{name: "rules", routes: []forwarder.Route{
+			{To: prefix("2001:db8:99::/64"), Via: addr("2001:db8:1::1"), Dev: "r0", Table: 77},
+			{To: prefix("::/0"), Type: "prohibit", Table: 78},
+			{To: prefix("2001:db8:99:2::/64"), Type: "throw", Table: 78},
+			{To: prefix("10.99.0.0/24"), Via: addr("10.0.1.1"), Dev: "r0", Table: 77},
+		}, change: func(c *forwarder.Config) {
+			c.Rules = []forwarder.Rule{
+				{Priority: 100, From: prefix("2001:db8:1::1/128"), To: prefix("2001:db8:99::/56"), Table: 77},
+				{Priority: 200, IIF: "r0", To: prefix("2001:db8:99:2::/63"), Family: "inet6", Table: 78},
+				{Priority: 300, From: prefix("10.0.1.0/24"), Table: 77},
+			}
+		}, frames: []string{
+			plain("40"), etherIn4 + inner4,
+			etherIn + "60000000 0010 11 40" + far + far + udp,
+			etherIn + "60000000 0010 11 40" + host + "20010db8009900020000000000000001" + udp,
+			etherIn + "60000000 0010 11 40" + host + "20010db8009900030000000000000001" + udp,
+			etherIn4 + "4500 0024 1234 4000 40 11 1130 0a000101 0a630201 " + udp,
+			etherIn4 + "4500 0024 1234 4000 40 11 1231 0b000101 0a630001 " + udp,
+		}},
 		{name: "MTU", change: func(c *forwarder.Config) { c.Devices[1].MTU = 1400 }, routes: []forwarder.Route{
 			encapRoute("2001:db8:99:1::/64", "encap", "fc00:b::1"),
 		}, frames: []string{

@@ -154,6 +154,9 @@ func newKernelRouter(t testing.TB, c forwarder.Config) *kernelRouter {
 		n.seg6Genl(1, nl.NewRtAttr(3, native32(key.ID)), nl.NewRtAttr(4, []byte(key.Secret)),
 			nl.NewRtAttr(5, []byte{byte(len(key.Secret))}), nl.NewRtAttr(6, []byte{byte(key.Algorithm)}))
 	}
+	for _, r := range c.Rules {
+		n.addRule(r)
+	}
 	for _, r := range c.Routes {
 		n.addRoute(r)
 	}
@@ -245,6 +248,64 @@ func (n *namespace) addRoute(r forwarder.Route) {
 	n.check(n.RouteAdd(route), "route %s", r.To)
 }
 
+func (n *namespace) addRule(r forwarder.Rule) {
+	n.t.Helper()
+	rule := netlink.NewRule()
+	rule.Priority, rule.Table, rule.IifName, rule.Family = int(r.Priority), int(r.Table), r.IIF, unix.AF_INET6
+	if r.Family == "inet" || r.From.Addr().Is4() || r.To.Addr().Is4() {
+		rule.Family = unix.AF_INET
+	}
+	if r.From.IsValid() {
+		rule.Src = ipNet(r.From)
+	}
+	if r.To.IsValid() {
+		rule.Dst = ipNet(r.To)
+	}
+	n.check(n.RuleAdd(rule), "rule %d", r.Priority)
+}
+
+// counters are those of the SIDs, by the prefix of their routes.
+func (n *namespace) counters() map[string]forwarder.Counters {
+	n.t.Helper()
+	all := map[string]forwarder.Counters{}
+	n.do(func() error {
+		r := nl.NewNetlinkRequest(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
+		r.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET6}})
+		messages, err := r.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE)
+		if err != nil {
+			return fmt.Errorf("dump routes: %w", err)
+		}
+		for _, m := range messages {
+			route := attributes(m[unix.SizeofRtMsg:])
+			values := attributes(attributes(route[unix.RTA_ENCAP])[10])
+			if len(values) == 0 {
+				continue
+			}
+			to, _ := netip.AddrFromSlice(route[unix.RTA_DST])
+			all[netip.PrefixFrom(to, int(m[1])).String()] = forwarder.Counters{
+				Packets: binary.NativeEndian.Uint64(values[2]),
+				Bytes:   binary.NativeEndian.Uint64(values[3]),
+				Errors:  binary.NativeEndian.Uint64(values[4]),
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// attributes are netlink attributes by type, without the flag for nested ones.
+func attributes(b []byte) map[uint16][]byte {
+	all := map[uint16][]byte{}
+	list, err := nl.ParseRouteAttr(b)
+	if err != nil {
+		return all
+	}
+	for _, a := range list {
+		all[a.Attr.Type&^unix.NLA_F_NESTED] = a.Value
+	}
+	return all
+}
+
 // srh is the SRH of a route as iproute2 sends it.
 func (n *namespace) srh(e *forwarder.Encap, inline bool) []byte {
 	n.t.Helper()
@@ -282,6 +343,12 @@ func (n *namespace) seg6local(l *forwarder.Local) []byte {
 	if l.OIF != "" {
 		add(7, native32(uint32(n.link(l.OIF).Attrs().Index)))
 	}
+	// Counters are on, which takes one attribute of eight bytes for each.
+	var counters []byte
+	for kind := 2; kind <= 4; kind++ {
+		counters = append(counters, nl.NewRtAttr(kind, make([]byte, 8)).Serialize()...)
+	}
+	add(10|unix.NLA_F_NESTED, counters)
 	if len(l.Flavors) > 0 {
 		bits := map[string]uint32{"psp": 1 << 1, "usp": 1 << 2, "usd": 1 << 3, "next-csid": 1 << 4}
 		var operation uint32

@@ -185,5 +185,14 @@ func TestKernelAgreesAtRandom(t *testing.T) {
 			}
 		}
 	}
+	all := k.router.counters()
+	if len(all) == 0 {
+		t.Error("the kernel shows no counters")
+	}
+	for sid, want := range all {
+		if got, ok := f.Counters(sid); !ok || got != want {
+			t.Errorf("%s: counters %+v, the kernel has %+v", sid, got, want)
+		}
+	}
 	t.Logf("drops: %v", f.Drops())
 }
