@@ -87,7 +87,17 @@ type Send struct {
 	Packet string `yaml:"packet"`
 	// Count is how many times the packet is sent, once when left out.
 	Count int `yaml:"count,omitempty"`
+	// Headroom in bytes with which the frame reaches the node at the other end
+	// of the link: 16 to 272, or "veth" (16, as it is), "tap" (78), "ixgbe" (206)
+	// or "page" (a page of its own, as native XDP leaves it).
+	Headroom string `yaml:"headroom,omitempty"`
+	// Clone is "none", "data" (the sk_buff is marked as cloned, the other one is
+	// gone) or "header" (a packet socket shares data and header).
+	Clone string `yaml:"clone,omitempty" jsonschema:"enum=none,enum=data,enum=header"`
 }
+
+// shaped tells whether the frame is to arrive otherwise than as it is sent.
+func (s *Send) shaped() bool { return s.Headroom != "" || s.Clone != "" }
 
 // Command is a command line that a node executes.
 type Command struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"seg6lab/lab"
+	"seg6lab/lab/headroom"
 	"seg6lab/lab/topology"
 	"seg6lab/lab/topology/strictyaml"
 	"seg6lab/traffic"
@@ -36,6 +37,9 @@ func (c *Case) Requirements() []string {
 		for _, x := range s.SKB {
 			names = append(names, x.feature())
 		}
+		if s.Send != nil && s.Send.shaped() {
+			names = append(names, featureProbe, "tcx")
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -48,6 +52,9 @@ func (c *Case) Labels() []string { return c.File.Labels }
 type step struct {
 	*Step
 	frames [][]byte // what Send injects, Count included
+	// shape is how the frames are to reach the node to, where Send asks for it.
+	shape  *headroom.Profile
+	to     topology.End
 	expect []expect
 }
 
@@ -97,6 +104,9 @@ func (k *compiler) step(s *Step) step {
 	sent := 1
 	if s.Send != nil {
 		out.frames = k.frames(s.Send)
+		if s.Send.shaped() {
+			out.shape, out.to = k.shape(s.Send)
+		}
 		sent = len(out.frames)
 	}
 	if s.Run != nil {
@@ -125,6 +135,28 @@ func (k *compiler) step(s *Step) step {
 
 func (k *compiler) suggestNode(name string) string {
 	return strictyaml.Suggest(name, slices.Sorted(maps.Keys(k.topology.Nodes)))
+}
+
+// shape reads the headroom and clone that a Send asks for, and finds the end
+// that the frames arrive at.
+func (k *compiler) shape(s *Send) (*headroom.Profile, topology.End) {
+	p := new(headroom.Profile)
+	var err error
+	if p.Headroom, err = headroom.Parse(s.Headroom); err != nil {
+		k.fail(s.ValueAt("headroom"), "%v", err)
+	}
+	if p.Clone, err = headroom.ParseClone(s.Clone); err != nil {
+		k.fail(s.ValueAt("clone"), "%v", err)
+	}
+	for _, l := range k.topology.Links {
+		for end := range l.Ends {
+			if l.Ends[end] == s.From {
+				return p, l.Ends[1-end]
+			}
+		}
+	}
+	k.fail(s.ValueAt("from"), "headroom and clone are set on a link: %s is no end of one", s.From)
+	return nil, topology.End{}
 }
 
 // maxFrames bounds what one step sends.

@@ -17,6 +17,7 @@ import (
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
+	"seg6lab/lab/headroom"
 	"seg6lab/lab/topology"
 	"seg6lab/traffic"
 )
@@ -217,6 +218,13 @@ func (e *ends) close() {
 func (e *ends) do(ctx context.Context, l *lab.Lab, s step, patience int) (StepResult, error) {
 	result := StepResult{About: s.About}
 	var err error
+	if s.shape != nil {
+		undo, err := shape(l, s)
+		if err != nil {
+			return result, err
+		}
+		defer undo()
+	}
 	if s.Send != nil {
 		result.Did, err = e.send(s)
 	} else {
@@ -238,6 +246,23 @@ func (e *ends) do(ctx context.Context, l *lab.Lab, s step, patience int) (StepRe
 		return result, notMet("%s\n%s", result.Did, msg)
 	}
 	return result, nil
+}
+
+// shape makes the frames of a step arrive as it asks for, until undo.
+func shape(l *lab.Lab, s step) (undo func(), err error) {
+	var ends [2]headroom.End
+	for i, at := range []topology.End{s.Send.From, s.to} {
+		node, err := l.Node(at.Node)
+		if err != nil {
+			return nil, err
+		}
+		ends[i] = headroom.End{NetNS: int(node.Handle()), Device: at.Dev}
+	}
+	applied, err := headroom.Apply(ends[0], ends[1], *s.shape)
+	if err != nil {
+		return nil, err
+	}
+	return func() { applied.Close() }, nil
 }
 
 func (e *ends) send(s step) (string, error) {

@@ -8,6 +8,7 @@ import (
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
+	"seg6lab/lab/headroom"
 	"seg6lab/lab/probe"
 )
 
@@ -68,6 +69,9 @@ func openWatch(ctx context.Context, l *lab.Lab, c *Case, opts Options) (*watch, 
 		for _, x := range s.SKB {
 			nodes[x.Node] = true
 		}
+		if s.shape != nil {
+			nodes[s.to.Node] = true
+		}
 	}
 	if len(nodes) == 0 {
 		return w, nil
@@ -109,6 +113,11 @@ func (w *watch) check(ctx context.Context, s step) error {
 	if err != nil {
 		return err
 	}
+	if s.shape != nil {
+		if err := checkShape(trace, s); err != nil {
+			return err
+		}
+	}
 	var failures []string
 	for _, x := range s.SKB {
 		k := skbChecker{expected: x, fixed: w.fixed}
@@ -117,6 +126,25 @@ func (w *watch) check(ctx context.Context, s step) error {
 	}
 	if len(failures) > 0 {
 		return notMet("%s", strings.Join(failures, "\n"))
+	}
+	return nil
+}
+
+// checkShape makes sure that the frames reached seg6 as the step asked for:
+// else its expectations speak of something else.
+func checkShape(t *probe.Trace, s step) error {
+	packets := t.Seg6Packets(s.to.Node)
+	if len(packets) != len(s.frames) {
+		return fmt.Errorf("node %s: seg6 saw %d of %d frames: the headroom they had is not known", s.to.Node, len(packets), len(s.frames))
+	}
+	for i, p := range packets {
+		e, ok := p.Entry()
+		got := e.State
+		cloned, headerCloned := s.shape.Clone != headroom.NotCloned, s.shape.Clone == headroom.HeaderCloned
+		if !ok || got.Headroom != s.shape.Headroom.Bytes() || got.Cloned != cloned || got.HeaderCloned != headerCloned {
+			return fmt.Errorf("node %s: packet %d was to reach seg6 with headroom %d, cloned %t, header-cloned %t; it did so with %d, %t, %t:\n%s",
+				s.to.Node, i+1, s.shape.Headroom.Bytes(), cloned, headerCloned, got.Headroom, got.Cloned, got.HeaderCloned, indent(describe(p)))
+		}
 	}
 	return nil
 }
