@@ -25,27 +25,29 @@ func dumpLinks() ([]netlink.Link, error) {
 	}
 }
 
-// ready waits until every device can send and receive. A device that is set up
-// gets its queue only when the kernel has seen the carrier.
+// ready waits until every device can send and receive, and every IPv6 address can
+// be delivered to. A device that is set up gets its queue only when the kernel
+// has seen the carrier; the local route of an IPv6 address, without duplicate
+// address detection too, is added by a work queue (addrconf_dad_work).
 func (c *configurator) ready() error {
-	waiting, err := notReady()
+	waiting, err := c.notReady()
 	if err != nil || waiting == "" {
 		return err
 	}
-	events, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
+	events, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
-		return fmt.Errorf("device events: %w", err)
+		return fmt.Errorf("device and route events: %w", err)
 	}
 	defer events.Close()
 	deadline := time.Now().Add(readyTimeout)
 	for {
 		// Look after subscribing: what happens now is an event.
-		if waiting, err = notReady(); err != nil || waiting == "" {
+		if waiting, err = c.notReady(); err != nil || waiting == "" {
 			return err
 		}
 		left := time.Until(deadline)
 		if left <= 0 {
-			return fmt.Errorf("device %s is not up after %s", waiting, readyTimeout)
+			return fmt.Errorf("%s is not up after %s", waiting, readyTimeout)
 		}
 		tv := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
 		if err := events.SetReceiveTimeout(&tv); err != nil {
@@ -53,13 +55,13 @@ func (c *configurator) ready() error {
 		}
 		_, _, err := events.Receive()
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
-			return fmt.Errorf("device events: %w", err)
+			return fmt.Errorf("device and route events: %w", err)
 		}
 	}
 }
 
-// notReady names a device that is not up yet.
-func notReady() (string, error) {
+// notReady names a device or an address that is not up yet.
+func (c *configurator) notReady() (string, error) {
 	links, err := dumpLinks()
 	if err != nil {
 		return "", err
@@ -73,7 +75,22 @@ func notReady() (string, error) {
 			if _, ok := l.(*netlink.Bridge); ok && !hasPort(links, attrs.Index) {
 				continue
 			}
-			return attrs.Name, nil
+			return "device " + attrs.Name, nil
+		}
+	}
+	for dev, addrs := range c.topology.Addresses {
+		for _, a := range addrs {
+			if a.Addr().Is4() {
+				continue
+			}
+			// The device chooses the table, of a VRF too.
+			routes, err := here.RouteGetWithOptions(a.Addr().AsSlice(), &netlink.RouteGetOptions{OifIndex: c.index[dev]})
+			if err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) {
+				return "", fmt.Errorf("route of address %s: %w", a.Addr(), err)
+			}
+			if len(routes) == 0 || routes[0].Type != unix.RTN_LOCAL {
+				return fmt.Sprintf("address %s of device %s", a.Addr(), dev), nil
+			}
 		}
 	}
 	return "", nil
