@@ -15,13 +15,12 @@ import (
 // compiler turns a Config into a Forwarder.
 type compiler struct {
 	*Forwarder
-	c       *Config
-	sysctl  sysctlReader
-	byName  map[string]*device
-	vrfs    map[string]*domain
-	shared  map[dstKey]*dst
-	metrics map[metricKey]uint32
-	errs    []error
+	c      *Config
+	sysctl sysctlReader
+	byName map[string]*device
+	vrfs   map[string]*domain
+	shared map[dstKey]*dst
+	errs   []error
 }
 
 // dstKey tells apart what routes without a tunnel lead to.
@@ -30,11 +29,8 @@ type dstKey struct {
 	dev  *device
 	via  netip.Addr
 	mtu  int
-}
-
-type metricKey struct {
-	table uint32
-	to    netip.Prefix
+	// metric of the route: routes that share a dst share it too.
+	metric uint32
 }
 
 func (c *compiler) fail(format string, args ...any) {
@@ -49,7 +45,7 @@ func compile(config *Config) (*Forwarder, error) {
 			hmac: map[uint32]*hmacKey{}, own: ownAddresses{set: map[netip.Addr]bool{}, anycast: map[netip.Addr]bool{}},
 		},
 		c: config, byName: map[string]*device{}, vrfs: map[string]*domain{},
-		shared: map[dstKey]*dst{}, metrics: map[metricKey]uint32{},
+		shared: map[dstKey]*dst{},
 		sysctl: sysctlReader{values: config.Sysctls},
 	}
 	if config.Quirks != nil {
@@ -210,7 +206,11 @@ func (c *compiler) addAddress(d *device, vrf *domain, p netip.Prefix) {
 	}
 	main := f.Table(mainTable)
 	if _, taken := main.Get(p.Masked()); !taken {
-		main.Insert(p.Masked(), c.share(dstKey{dev: d, mtu: d.mtu}))
+		metric := uint32(0)
+		if a.Is6() {
+			metric = metric6Connected
+		}
+		main.Insert(p.Masked(), c.share(dstKey{dev: d, mtu: d.mtu, metric: metric}))
 	}
 	// The subnet-router anycast address (RFC 4291 section 2.6.1), which the
 	// kernel joins where it forwards.
@@ -238,7 +238,7 @@ func broadcastOf(p netip.Prefix) netip.Addr {
 func (c *compiler) share(k dstKey) *dst {
 	d := c.shared[k]
 	if d == nil {
-		d = &dst{kind: k.kind, dev: k.dev, via: k.via, mtu: k.mtu}
+		d = &dst{kind: k.kind, dev: k.dev, via: k.via, mtu: k.mtu, metric: k.metric}
 		if k.via.IsValid() {
 			d.next = c.neigh.get(neighKey{k.dev.index, k.via})
 		}
@@ -298,31 +298,43 @@ func (c *compiler) compileRoute(r *Route) error {
 		}
 		table = vrf.id
 	}
-	key := metricKey{table, r.To}
-	metric := cmp.Or(r.Metric, 1024)
-	if have, ok := c.metrics[key]; ok && have <= metric {
-		return nil
-	}
-	c.metrics[key] = metric
-	if r.Type == "throw" {
-		f.Table(table).Insert(r.To, nil)
-		return nil
-	}
 	d, err := c.compileDst(r)
 	if err != nil {
 		return err
+	}
+	if have, taken := f.Table(table).Get(r.To); taken && (have == nil || d == nil || have.metric <= d.metric) {
+		return nil
 	}
 	f.Table(table).Insert(r.To, d)
 	return nil
 }
 
+// metric6 is what an IPv6 route without a metric has (IP6_RT_PRIO_USER),
+// metric6Connected what the route of an address has (IP6_RT_PRIO_ADDRCONF). For
+// IPv4 both are 0.
+const (
+	metric6          = 1024
+	metric6Connected = 256
+)
+
+func (r *Route) metric() uint32 {
+	if r.Metric == 0 && r.To.Addr().Is6() {
+		return metric6
+	}
+	return r.Metric
+}
+
+// compileDst is nil for a route of type throw.
 func (c *compiler) compileDst(r *Route) (*dst, error) {
+	if r.Type == "throw" {
+		return nil, nil
+	}
 	k, ok := kinds[r.Type]
 	if !ok {
 		return nil, fmt.Errorf("type %q is none of unicast, local, blackhole, unreachable, prohibit, throw", r.Type)
 	}
 	if k != unicast {
-		return c.share(dstKey{kind: k}), nil
+		return c.share(dstKey{kind: k, metric: r.metric()}), nil
 	}
 	dev, err := c.routeDevice(r)
 	if err != nil {
@@ -335,12 +347,12 @@ func (c *compiler) compileDst(r *Route) (*dst, error) {
 		if r.Via.IsValid() && r.Via.Is4() != r.To.Addr().Is4() {
 			return nil, fmt.Errorf("the gateway %s is of another family", r.Via)
 		}
-		return c.share(dstKey{dev: dev, via: r.Via, mtu: cmp.Or(r.MTU, dev.mtu)}), nil
+		return c.share(dstKey{dev: dev, via: r.Via, mtu: cmp.Or(r.MTU, dev.mtu), metric: r.metric()}), nil
 	}
 	if r.Encap != nil && r.Local != nil {
 		return nil, errors.New("it has both encap seg6 and encap seg6local")
 	}
-	d := &dst{dev: dev}
+	d := &dst{dev: dev, metric: r.metric()}
 	if dev != nil {
 		d.mtu = dev.mtu
 	}

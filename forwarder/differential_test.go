@@ -232,6 +232,14 @@ func TestKernelAgrees(t *testing.T) {
 			withSRH(toRouter, "2b", "29 04 02 01 01 00 0000"+segC+segB, inner),
 			withSRH(toRouter, "3c", "2b 00 9e04 00000000"+end("01", "01"), inner),
 		}},
+		{name: "metrics", routes: []forwarder.Route{
+			{To: prefix("2001:db8:99::/64"), Via: addr("2001:db8:1::1"), Dev: "r0", Metric: 500},
+			{To: prefix("2001:db8:99::/64"), Via: addr("2001:db8:2::2"), Dev: "r1", Metric: 400},
+			{To: prefix("2001:db8:99::/64"), Type: "unreachable"},
+			{To: prefix("2001:db8:2::/64"), Type: "prohibit"},
+			{To: prefix("10.99.0.0/24"), Via: addr("10.0.1.1"), Dev: "r0", Metric: 20},
+			{To: prefix("10.99.0.0/24"), Via: addr("10.0.2.2"), Dev: "r1", Metric: 10},
+		}, frames: []string{plain("40"), etherIn4 + inner4, etherIn + "60000000 0010 11 40" + host + "20010db8000200000000000000000002" + udp}},
 		{name: "rules", routes: []forwarder.Route{
 			{To: prefix("2001:db8:99::/64"), Via: addr("2001:db8:1::1"), Dev: "r0", Table: 77},
 			{To: prefix("::/0"), Type: "prohibit", Table: 78},

@@ -29,6 +29,8 @@ type dst struct {
 	via  netip.Addr
 	next *neighbour
 	mtu  int
+	// metric of the route.
+	metric uint32
 
 	headend  *headend
 	endpoint *endpoint

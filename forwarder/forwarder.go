@@ -12,6 +12,7 @@
 package forwarder
 
 import (
+	"hash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +75,7 @@ func (f *Forwarder) Tick(out Out) { f.worker.Tick(out) }
 
 // NewWorker is a worker of its own: its Input may run beside that of others.
 func (f *Forwarder) NewWorker() *Worker {
-	w := &Worker{f: f, sids: make([]sidCounters, len(f.sids))}
+	w := &Worker{f: f, sids: make([]sidCounters, len(f.sids)), hashes: f.newHashes()}
 	w.packet.buf = make([]byte, bufferSize)
 	w.packet.mac = make([]byte, 0, maxPacket)
 	w.reply.buf = make([]byte, bufferSize)
@@ -97,6 +98,10 @@ type Worker struct {
 	stats [reasons]atomic.Uint64
 	key   fib.Key[*dst]
 	cache routeCache
+	// hashes by HMAC key, and where their text and result go.
+	hashes map[uint32]hash.Hash
+	text   []byte
+	sum    [32]byte
 }
 
 // Counters are what the kernel counts for a route with "count".

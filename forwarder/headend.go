@@ -213,9 +213,12 @@ func (w *Worker) sign(p *packet, h *headend) bool {
 		return true
 	}
 	v := srh.View(p.buf[p.net+ipv6Len : p.net+ipv6Len+len(h.template)-h.srh])
-	if err := v.SetHMAC(h.key.algorithm, h.key.secret, *p.src6()); err != nil {
+	tag := v.HMAC()
+	sum, ok := w.digest(tag.KeyID(), v, p.src6())
+	if !ok {
 		return w.drop(dropHMAC)
 	}
+	copy(tag.Digest(), sum)
 	return true
 }
 

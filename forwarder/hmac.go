@@ -1,6 +1,14 @@
 package forwarder
 
-import "seg6lab/forwarder/srh"
+import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+
+	"seg6lab/forwarder/srh"
+)
 
 // hmacKey is a key of RFC 8754 section 2.1.2.
 type hmacKey struct {
@@ -47,8 +55,41 @@ func (w *Worker) hmacAllows(p *packet, off int) bool {
 	if tag == nil {
 		return required == 0
 	}
-	key := w.f.hmac[tag.KeyID()]
-	return key != nil && v.VerifyHMAC(key.algorithm, key.secret, *p.src6())
+	sum, ok := w.digest(tag.KeyID(), v, p.src6())
+	return ok && hmac.Equal(sum, tag.Digest())
+}
+
+// digest is srh.View.ComputeHMAC with the hashes and the memory of the worker,
+// so that it allocates nothing. It is false without such a key, and for more
+// segments than the kernel takes.
+func (w *Worker) digest(keyID uint32, v srh.View, source *[16]byte) ([]byte, bool) {
+	hash := w.hashes[keyID]
+	if hash == nil || v.Segments() > hmacSegments {
+		return nil, false
+	}
+	text := append(w.text[:0], source[:]...)
+	text = append(text, v.LastEntry(), v.Flags())
+	text = binary.BigEndian.AppendUint32(text, keyID)
+	text = append(text, v[8:8+16*v.Segments()]...)
+	w.text = text
+	hash.Reset()
+	hash.Write(text)
+	clear(w.sum[:])
+	hash.Sum(w.sum[:0])
+	return w.sum[:], true
+}
+
+// hmacSegments is how many segments the kernel's buffer for the text holds
+// (SEG6_HMAC_RING_SIZE).
+const hmacSegments = 14
+
+// newHashes are hashes of all keys for one worker.
+func (f *Forwarder) newHashes() map[uint32]hash.Hash {
+	all := map[uint32]hash.Hash{}
+	for id, key := range f.hmac {
+		all[id] = hmac.New(map[srh.Algorithm]func() hash.Hash{srh.SHA1: sha1.New, srh.SHA256: sha256.New}[key.algorithm], key.secret)
+	}
+	return all
 }
 
 // hmacOf is seg6_get_tlv_hmac: the HMAC TLV of what is at off of b, read as an
