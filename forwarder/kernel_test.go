@@ -229,7 +229,7 @@ func (e *rawEncap) Equal(netlink.Encap) bool { return false }
 
 func (n *namespace) addRoute(r forwarder.Route) {
 	n.t.Helper()
-	route := &netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice(), MTU: r.MTU, Table: int(r.Table)}
+	route := &netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice(), MTU: r.MTU, Table: int(r.Table), Priority: int(r.Metric)}
 	types := map[string]int{"blackhole": unix.RTN_BLACKHOLE, "unreachable": unix.RTN_UNREACHABLE,
 		"prohibit": unix.RTN_PROHIBIT, "throw": unix.RTN_THROW}
 	route.Type = types[r.Type]
