@@ -182,8 +182,11 @@ func openEnds(l *lab.Lab, c *Case) (_ *ends, err error) {
 	for _, s := range c.steps {
 		if s.Send != nil && e.senders[s.Send.From] == nil {
 			from := s.Send.From
-			err := inside(from, func() (err error) {
-				e.senders[from], err = traffic.Open(from.Dev)
+			err := inside(from, func() error {
+				socket, err := traffic.Open(from.Dev)
+				if err == nil {
+					e.senders[from] = socket
+				}
 				return err
 			})
 			if err != nil {
@@ -309,6 +312,9 @@ func command(ctx context.Context, l *lab.Lab, r *Command) (string, error) {
 		return did, err
 	}
 	out, err := node.Shell(ctx, r.Command)
+	if cause := context.Cause(ctx); cause != nil {
+		return did, cause // it did not end on its own
+	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return did, err
 	}
