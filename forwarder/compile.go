@@ -97,7 +97,9 @@ func (c *compiler) compileDevices() {
 			c.fail("device %d: the name %q is empty or taken", i, in.Name)
 			continue
 		}
-		if in.Link == "" {
+		if in.Dummy {
+			d.port = noPort
+		} else if in.Link == "" {
 			d.port = len(c.ports)
 			c.ports = append(c.ports, d)
 		} else if d.below = c.device(in.Link, "device "+in.Name); d.below != nil {

@@ -11,7 +11,7 @@ import (
 // Config is a router. Its words are those of iproute2 and of topology files.
 type Config struct {
 	// Devices, in the order of port numbers: Input's port 0 is the first
-	// device that is not a VLAN device, and so on.
+	// device that is neither a VLAN device nor a dummy, and so on.
 	Devices []Device
 	// Addresses by device name. "lo" is known without being a device.
 	Addresses  map[string][]netip.Prefix
@@ -44,6 +44,8 @@ type Device struct {
 	MAC  [6]byte
 	// MTU in bytes, 1500 when 0.
 	MTU int
+	// Dummy has no port: what it is to send is lost.
+	Dummy bool
 	// Link is the device below a VLAN device; VLAN its identifier, and
 	// Protocol its EtherType, 0x8100 when 0.
 	Link     string

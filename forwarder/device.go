@@ -31,6 +31,9 @@ type device struct {
 	requireHMAC int
 }
 
+// noPort is the port of a device that has none.
+const noPort = -1
+
 // domain is where lookups take place: a VRF, or the node itself, whose tables
 // are nil.
 type domain struct {

@@ -196,6 +196,26 @@ func TestBehavioursByHand(t *testing.T) {
 	}
 }
 
+// A dummy device has an address and takes routes, but no port number.
+func TestDummy(t *testing.T) {
+	c := baseConfig()
+	c.Devices = append([]forwarder.Device{{Name: "dummy0", Dummy: true}}, c.Devices...)
+	c.Addresses["dummy0"] = []netip.Prefix{prefix("fc00:a::1/64")}
+	c.Neighbours = append(c.Neighbours, forwarder.Neighbour{To: addr("2001:db8:98::1"), Dev: "dummy0"})
+	c.TunSrc = netip.Addr{}
+	r := encapRoute("2001:db8:99::/64", "encap.red", "fc00:b::1")
+	r.Dev = "dummy0"
+	c.Routes = append(c.Routes, r, forwarder.Route{To: prefix("2001:db8:98::/64"), Dev: "dummy0"})
+	f := newRouter(t, c)
+	want := sent{1, bytesOf(t, etherOut, "6abcdef1 0038 29 3f", tunsrc, segB, inner)}
+	if out := through(f, 0, bytesOf(t, etherIn, inner)); len(out) != 1 || !equalSent(out[0], want) {
+		t.Errorf("sent\n%v\nwant\n%v", out, want)
+	}
+	if out := through(f, 0, bytesOf(t, etherIn, "60000000 0010 11 40", host, "20010db8009800000000000000000001", udp)); len(out) != 0 {
+		t.Errorf("a dummy device sent %v", out)
+	}
+}
+
 func addrs(s ...string) (list []netip.Addr) {
 	for _, a := range s {
 		list = append(list, addr(a))

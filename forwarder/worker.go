@@ -77,6 +77,10 @@ func (w *Worker) receive(p *packet, d *device, frame []byte) uint16 {
 
 // sendFrame sends the frame that begins at start, from its MAC header on.
 func (w *Worker) sendFrame(p *packet, d *device, start int) {
+	if d.port == noPort {
+		w.drop(dropBlackhole)
+		return
+	}
 	if d.below != nil {
 		copy(p.buf[start-vlanLen:], p.buf[start:start+12])
 		start -= vlanLen

@@ -2,6 +2,7 @@ package skb_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"seg6lab/forwarder/skb"
@@ -57,6 +58,30 @@ func TestExpansionsAreAttributed(t *testing.T) {
 	}
 	if second.By != skb.SiteHeader || second.NHead != 64 {
 		t.Errorf("second expansion %+v, want 64 for the header", second)
+	}
+}
+
+// l2encap behind VLAN devices on 6.12.117: the headroom and mac_len at seg6,
+// and how far each call went.
+func TestExpansionsBehindVLAN(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		headroom int
+		macLen   int
+		nheads   []int
+	}{
+		{"reorder_hdr on", 20, 14, []int{14, 64}},
+		{"reorder_hdr off, tag in the payload", 20, 18, []int{18, 64}},
+		{"reorder_hdr off, accelerated tag", 80, 18, []int{18}},
+	} {
+		r := run(t, nil, skb.Encapsulation{Frame: skb.Frame{Headroom: row.headroom, MacLen: row.macLen}, Mode: skb.L2Encap, Segments: 1})
+		var nheads []int
+		for _, e := range r.Expansions {
+			nheads = append(nheads, e.NHead)
+		}
+		if !slices.Equal(nheads, row.nheads) {
+			t.Errorf("%s: nhead %v, the kernel has %v", row.name, nheads, row.nheads)
+		}
 	}
 }
 
