@@ -61,6 +61,12 @@ func compile(config *Config) (*Forwarder, error) {
 	c.compileVRFs()
 	c.compileAddresses()
 	c.compileSeg6()
+	if config.Host != "" {
+		if c.host = c.device(config.Host, "host"); c.host != nil {
+			c.hostLink = linkOf(c.host.mac)
+			c.host.mac = routerSide(c.host.mac)
+		}
+	}
 	for _, n := range config.Neighbours {
 		if d := c.device(n.Dev, "neighbour "+n.To.String()); d != nil {
 			c.neigh.get(neighKey{d.index, n.To}).setPermanent(n.LLAddr)

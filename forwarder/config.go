@@ -19,6 +19,10 @@ type Config struct {
 	VRFs       []VRF
 	Rules      []Rule
 	Routes     []Route
+	// Host is the name of the device behind which are the sockets of the
+	// router, if any: a TAP device whose kernel has the router's addresses.
+	// The device's MAC is that of the kernel.
+	Host string
 	// TunSrc is the source address of outer headers (ip sr tunsrc set).
 	TunSrc netip.Addr
 	// HMAC keys (ip sr hmac set).

@@ -40,9 +40,9 @@ func TestKernelAgrees(t *testing.T) {
 			"020000000109 020000000101 86dd" + inner,
 			"333300000001 020000000101 86dd" + inner,
 			// Echo requests to the router and to its anycast address.
-			etherIn + "60000000 0008 3a 40" + host + toRouter + "8000 e1bd 0001 0002",
-			etherIn + "6ab00000 0008 3a 01" + host + toRouter + "8000 e1bd 0001 0002",
-			etherIn + "60000000 0008 3a 40" + host + "20010db8000100000000000000000000" + "8000 e1bf 0001 0002",
+			etherIn + "60000000 0008 3a 40" + host + toRouter + "8000 2443 0001 0002",
+			etherIn + "6ab00000 0008 3a 01" + host + toRouter + "8000 2443 0001 0002",
+			etherIn + "60000000 0008 3a 40" + host + "20010db8000100000000000000000000" + "8000 2445 0001 0002",
 			etherIn + "60000000 0008 3a 40" + host + toRouter + "8000 1234 0001 0002",
 			// Fragments are passed on.
 			etherIn + "60000000 0018 2c 40" + host + far + "1100 0001 00000007" + udp,
@@ -228,7 +228,7 @@ func TestKernelAgrees(t *testing.T) {
 			withSRH(toRouter, "2b", end("00", "01"), inner),
 			withSRH(toRouter, "2b", end("02", "01"), inner),
 			withSRH(toRouter, "2b", "29 04 04 01 01 00 0000"+toRouter+segB, inner),
-			withSRH(toRouter, "2b", "3a 02 04 00 00 00 0000"+toRouter, "8000 e1bd 0001 0002"),
+			withSRH(toRouter, "2b", "3a 02 04 00 00 00 0000"+toRouter, "8000 2443 0001 0002"),
 			withSRH(toRouter, "2b", "29 04 02 01 01 00 0000"+segC+segB, inner),
 			withSRH(toRouter, "3c", "2b 00 9e04 00000000"+end("01", "01"), inner),
 		}},

@@ -27,9 +27,12 @@ type Out func(port int, frame []byte)
 // except that Input has one worker of its own: concurrent input is what Run
 // and NewWorker are for.
 type Forwarder struct {
-	quirks  Quirks
-	sys     sysctls
-	devices []*device
+	quirks Quirks
+	// host is the device of the host, hostLink the host's address on it.
+	host     *device
+	hostLink link
+	sys            sysctls
+	devices        []*device
 	// ports are the devices by port number.
 	ports   []*device
 	domains []*domain

@@ -140,6 +140,10 @@ func (w *Worker) deliver4(p *packet) bool {
 	b := p.bytes()
 	header := int(b[0]&0xf) * 4
 	m := b[header:]
+	request := b[9] == protoICMP && len(m) > 0 && m[0] == icmp4EchoRequest
+	if !request && w.toHost(p) {
+		return true
+	}
 	switch proto := b[9]; {
 	case binary.BigEndian.Uint16(b[6:])&0x3fff != 0, proto == protoTCP:
 		w.drop(dropNotOurs)

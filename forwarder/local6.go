@@ -20,7 +20,11 @@ func (w *Worker) deliver6(p *packet, d *dst) bool {
 		if off > len(b) {
 			return w.drop(dropMalformed)
 		}
-		switch proto := b[p.nhoff]; proto {
+		proto := b[p.nhoff]
+		if !isExtension(proto) && proto != protoICMPv6 && w.toHost(p) {
+			return true
+		}
+		switch proto {
 		case protoRouting:
 			if goOn, verdict := w.routingHeader(p); !goOn {
 				return verdict
@@ -76,6 +80,8 @@ func (w *Worker) fragment6(p *packet, off int) bool {
 		w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off+2))
 	case field&1 != 0 && end%8 != 0:
 		w.icmp6Error(p, icmp6ParameterProblem, 0, 4)
+	case w.toHost(p):
+		return false
 	}
 	return w.drop(dropNotOurs)
 }
@@ -171,7 +177,9 @@ func (w *Worker) receiveICMP6(p *packet, d *dst) bool {
 	case ndSolicitation, ndAdvertisement:
 		w.receiveND(p, b)
 	default:
-		w.drop(dropNotOurs)
+		if !w.toHost(p) {
+			w.drop(dropNotOurs)
+		}
 	}
 	return true
 }

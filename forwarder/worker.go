@@ -22,6 +22,10 @@ func (w *Worker) Input(port int, frame []byte, out Out) {
 	}
 	p := &w.packet
 	proto := w.receive(p, d, frame)
+	if d == w.f.host {
+		w.fromHost(p, proto)
+		return
+	}
 	switch proto {
 	case etherIPv6:
 		p.v6 = true

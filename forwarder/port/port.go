@@ -52,12 +52,14 @@ const (
 	XDPNative  Kind = "xdp-native"
 	XDPGeneric Kind = "xdp-generic"
 	Packet     Kind = "packet"
+	TAP        Kind = "tap"
 )
 
 // kinds opens each of them.
 var kinds = map[Kind]func(device string) (Port, error){
 	XDPNative:  func(device string) (Port, error) { return openXDP(device, "native", link.XDPDriverMode) },
 	XDPGeneric: func(device string) (Port, error) { return openXDP(device, "generic", link.XDPGenericMode) },
+	TAP:        func(device string) (Port, error) { return openTAP(device) },
 	Packet:     func(device string) (Port, error) { return openPacket(device) },
 }
 
