@@ -75,7 +75,7 @@ func guestError(err error) error {
 	switch {
 	case errors.Is(err, kernel.ErrSpec):
 		return inputError{err}
-	case errors.Is(err, vm.ErrNoQEMU):
+	case errors.Is(err, vm.ErrNoQEMU), errors.Is(err, kernel.ErrUnavailable):
 		return machineError{err}
 	default:
 		return err

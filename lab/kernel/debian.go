@@ -108,7 +108,7 @@ func (d debian) find(ctx context.Context) (*aptPackage, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("apt offers no %s kernel %s: run apt-get update, or take a kernel by its path", d.flavour, d.series)
+	return nil, fmt.Errorf("%w: apt offers no %s kernel %s: run apt-get update, or name a kernel by its path", ErrUnavailable, d.flavour, d.series)
 }
 
 // fetch puts the newest kernel of d into the cache, unless it is there, and returns it.
@@ -127,7 +127,7 @@ func (d debian) fetch(ctx context.Context, spec string) (*Kernel, error) {
 func (d debian) tryFetch(ctx context.Context, spec string) (*Kernel, error) {
 	for _, tool := range []string{"apt-cache", "apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("%s is missing: Debian's kernels can be fetched on Debian only; name a kernel by its path", tool)
+			return nil, fmt.Errorf("%w: %s is missing, and Debian's kernels can be fetched on Debian only: name a kernel by its path", ErrUnavailable, tool)
 		}
 	}
 	cache, err := CacheDir()

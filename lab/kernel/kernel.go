@@ -21,6 +21,10 @@ import (
 // kernel, a path that holds none. Errors without it are of this machine.
 var ErrSpec = errors.New("no such kernel")
 
+// ErrUnavailable marks a kernel that this machine cannot get: it is not Debian,
+// or its apt offers none.
+var ErrUnavailable = errors.New("not to be had on this machine")
+
 // Kernel is a bootable kernel image and what belongs to it.
 type Kernel struct {
 	// Spec is what was asked for, such as debian:6.12 or a path.

@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // bzImage makes an image with a setup header as Documentation/arch/x86/boot.rst
@@ -222,4 +225,153 @@ func FuzzParseModule(f *testing.F) {
 	f.Add(elfModule("depends=a,b\x00softdep=pre: c\x00alias=x*\x00"))
 	f.Add([]byte("\x7fELF"))
 	f.Fuzz(func(t *testing.T, b []byte) { _, _ = parseModule(b) })
+}
+
+// pathWith makes PATH lead to nothing but the given scripts.
+func pathWith(t *testing.T, scripts map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, body := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	t.Setenv("SEG6LAB_CACHE", t.TempDir())
+}
+
+// apt stands in for apt's tools: its index has one kernel, whose package is what
+// download writes.
+func apt(sha256, download string) map[string]string {
+	return map[string]string{
+		"apt-cache": `case "$4$3" in
+*linux-image-9.9-cloud-amd64*) echo "Package: linux-image-9.9-cloud-amd64"; echo "Depends: linux-image-9.9.1-cloud-amd64 (= 9.9.1-1)";;
+*linux-image-9.9.1-cloud-amd64*) echo "Package: linux-image-9.9.1-cloud-amd64"; echo "Version: 9.9.1-1"; echo "SHA256: ` + sha256 + `";;
+*) exit 100;;
+esac`,
+		"apt-get":  download,
+		"dpkg-deb": "exit 1",
+	}
+}
+
+const abcSHA256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of "abc", FIPS 180-4
+
+func TestFetchFailures(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		scripts map[string]string
+		spec    string
+		want    error
+		says    string
+	}{
+		{"not Debian", nil, "debian:9.9", ErrUnavailable, "by its path"},
+		{"unknown series", apt(abcSHA256, "exit 1"), "debian:9.8", ErrUnavailable, "apt-get update"},
+		{"no network", apt(abcSHA256, "echo 'E: Failed to fetch' >&2; exit 100"), "debian:9.9", nil, "E: Failed to fetch"},
+		{"another package than the index has", apt(abcSHA256, "printf abd >k.deb"), "debian:9.9", nil, "apt's index says " + abcSHA256},
+		{"a package that is none", apt(abcSHA256, "printf abc >k.deb"), "debian:9.9", nil, "dpkg-deb"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pathWith(t, tt.scripts)
+			_, err := Resolve(t.Context(), tt.spec)
+			if err == nil || !strings.Contains(err.Error(), tt.says) || (tt.want != nil && !errors.Is(err, tt.want)) {
+				t.Errorf("%v; want %q", err, tt.says)
+			}
+			cache, _ := CacheDir()
+			left, _ := filepath.Glob(filepath.Join(cache, "kernels", ".fetch-*"))
+			if len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// What a process that was killed left is cleared by the next, and what is in
+// the cache needs neither apt nor network.
+func TestCache(t *testing.T) {
+	pathWith(t, apt(abcSHA256, "exit 1"))
+	cache, _ := CacheDir()
+	stale := filepath.Join(cache, "kernels/.fetch-1")
+	half := filepath.Join(cache, "kernels/half")
+	for _, dir := range []string{stale, half} {
+		os.MkdirAll(dir, 0o755)
+	}
+	os.WriteFile(filepath.Join(half, "kernel.json"), []byte(`{"spec":"debian:9.9"`), 0o644)
+	if _, err := Resolve(t.Context(), "debian:9.9"); err == nil {
+		t.Error("half a kernel was taken")
+	}
+	if _, err := os.Stat(stale); err == nil {
+		t.Error("what was left is still there")
+	}
+
+	whole := filepath.Join(cache, "kernels/whole")
+	os.MkdirAll(whole, 0o755)
+	os.WriteFile(filepath.Join(whole, "vmlinuz"), bzImage("9.9.1"), 0o644)
+	os.WriteFile(filepath.Join(whole, "kernel.json"), []byte(`{"spec":"debian:9.9","package":"p","version":"1","release":"9.9.1","hash":"`+strings.Repeat("a", 64)+`"}`), 0o644)
+	k, err := Resolve(t.Context(), "debian:9.9")
+	if err != nil || k.Image != filepath.Join(whole, "vmlinuz") {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	entries, err := List()
+	if err != nil || len(entries) != 1 || entries[0].Bytes < 4096 {
+		t.Errorf("%+v, %v", entries, err)
+	}
+	if err := Remove("debian:9.8"); !errors.Is(err, ErrSpec) {
+		t.Errorf("remove what is not there: %v", err)
+	}
+	if err := Remove("debian:9.9"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(whole); err == nil {
+		t.Error("the kernel is still there")
+	}
+}
+
+// Two fetches at once: one waits for the other, and both end the same way.
+func TestTwoFetchesAtOnce(t *testing.T) {
+	pathWith(t, apt(abcSHA256, `mkdir "$SEG6LAB_CACHE/busy" || { echo "two at once" >&2; exit 1; }
+read -r _ <"$SEG6LAB_CACHE/gate"; rmdir "$SEG6LAB_CACHE/busy"; printf abc >k.deb`))
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/bin:/bin") // mkdir; the scripts still come first
+	cache, _ := CacheDir()
+	if err := syscall.Mkfifo(filepath.Join(cache, "gate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Held open for both directions, so that no line is lost between two readers.
+	gate, err := os.OpenFile(filepath.Join(cache, "gate"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	gate.WriteString("go\ngo\n")
+	errs := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := Resolve(t.Context(), "debian:9.9")
+			errs <- err
+		}()
+	}
+	for range 2 {
+		if err := <-errs; err == nil || strings.Contains(err.Error(), "two at once") || !strings.Contains(err.Error(), "dpkg-deb") {
+			t.Errorf("%v; want dpkg-deb's refusal", err)
+		}
+	}
+}
+
+// A disk that fills in the middle leaves nothing and says what to do.
+func TestFetchOnAFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	pathWith(t, apt(abcSHA256, `/usr/bin/head -c 8M /dev/zero >k.deb`))
+	dir, _ := CacheDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1M"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	_, err := Resolve(t.Context(), "debian:9.9")
+	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "SEG6LAB_CACHE") {
+		t.Errorf("%v; want no space left and what to do", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "kernels", ".fetch-*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }
