@@ -15,12 +15,13 @@ import (
 // compiler turns a Config into a Forwarder.
 type compiler struct {
 	*Forwarder
-	c      *Config
-	sysctl sysctlReader
-	byName map[string]*device
-	vrfs   map[string]*domain
-	shared map[dstKey]*dst
-	errs   []error
+	c       *Config
+	sysctl  sysctlReader
+	byName  map[string]*device
+	vrfs    map[string]*domain
+	shared  map[dstKey]*dst
+	tunnels map[tunnelKey]*dst
+	errs    []error
 }
 
 // dstKey tells apart what routes without a tunnel lead to.
@@ -31,6 +32,15 @@ type dstKey struct {
 	mtu  int
 	// metric of the route: routes that share a dst share it too.
 	metric uint32
+}
+
+// tunnelKey tells apart what routes with encap seg6 do.
+type tunnelKey struct {
+	mode, segs string
+	hmac       uint32
+	dev        *device
+	v6         bool
+	metric     uint32
 }
 
 func (c *compiler) fail(format string, args ...any) {
@@ -45,7 +55,7 @@ func compile(config *Config) (*Forwarder, error) {
 			hmac: map[uint32]*hmacKey{}, own: ownAddresses{set: map[netip.Addr]bool{}, anycast: map[netip.Addr]bool{}},
 		},
 		c: config, byName: map[string]*device{}, vrfs: map[string]*domain{},
-		shared: map[dstKey]*dst{},
+		shared: map[dstKey]*dst{}, tunnels: map[tunnelKey]*dst{},
 		sysctl: sysctlReader{values: config.Sysctls},
 	}
 	if config.Quirks != nil {
@@ -364,10 +374,20 @@ func (c *compiler) compileDst(r *Route) (*dst, error) {
 	if dev != nil {
 		d.mtu = dev.mtu
 	}
-	if r.Encap != nil {
-		d.headend, err = c.compileHeadend(r.Encap, dev, r.To.Addr().Is6())
-	} else {
+	if r.Local != nil {
 		d.endpoint, err = c.compileEndpoint(r.Local, r.To)
+		return d, err
+	}
+	segs := make([]byte, 0, 16*len(r.Encap.Segs))
+	for _, s := range r.Encap.Segs {
+		segs = append(segs, s.AsSlice()...)
+	}
+	key := tunnelKey{r.Encap.Mode, string(segs), r.Encap.HMAC, dev, r.To.Addr().Is6(), d.metric}
+	if have := c.tunnels[key]; have != nil {
+		return have, nil
+	}
+	if d.headend, err = c.compileHeadend(r.Encap, dev, key.v6); err == nil {
+		c.tunnels[key] = d
 	}
 	return d, err
 }
