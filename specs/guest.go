@@ -44,6 +44,7 @@ type guestCase struct {
 // GuestMain is the guest's side: it reads a request, runs its cases and writes
 // a result a line.
 func GuestMain(ctx context.Context, r io.Reader, w io.Writer) error {
+	inGuest.Store(true)
 	var request guestRequest
 	if err := json.NewDecoder(r).Decode(&request); err != nil {
 		return fmt.Errorf("request: %w", err)
@@ -91,18 +92,22 @@ func runInGuests(ctx context.Context, cases []*Case, indexes []int, opts RunOpti
 		b.blameAll(Unsupported, err)
 		return nil
 	}
-	var batches [][]int
-	if opts.Fresh {
-		for _, i := range indexes {
-			batches = append(batches, []int{i})
+	var batches, alone [][]int
+	var shared []int
+	for _, i := range indexes {
+		if opts.Fresh || cases[i].lonely() {
+			alone = append(alone, []int{i})
+		} else {
+			shared = append(shared, i)
 		}
-	} else {
-		n := min(max(opts.Guests, 1), len(indexes))
+	}
+	if n := min(max(opts.Guests, 1), len(shared)); n > 0 {
 		batches = make([][]int, n)
-		for j, i := range indexes {
+		for j, i := range shared {
 			batches[j%n] = append(batches[j%n], i)
 		}
 	}
+	batches = append(batches, alone...)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(opts.Guests, 1))
 	for _, batch := range batches {
@@ -141,9 +146,26 @@ func (b *guestBatch) run(ctx context.Context) error {
 	return nil
 }
 
+// commands tells whether a case executes commands, which are the host's.
+func (b *guestBatch) commands() bool {
+	return slices.ContainsFunc(b.indexes, func(i int) bool {
+		for _, s := range b.cases[i].steps {
+			if s.Run != nil {
+				return true
+			}
+		}
+		for _, n := range b.cases[i].Topology.Nodes {
+			if len(n.Run) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 func (b *guestBatch) boot(ctx context.Context) error {
 	b.place = "vm " + b.kernel.Spec
-	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel})
+	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel, HostFiles: b.commands()})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

@@ -1,0 +1,49 @@
+package specs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"seg6lab/lab/feature"
+)
+
+// lwtunnelHooks is the feature of netfilter hooks around encapsulation and
+// decapsulation. The switch is one for the whole kernel and stays on until the
+// next boot (nf_hooks_lwtunnel_sysctl_handler), so a case turns it on only in a
+// guest, which no other case shares.
+const lwtunnelHooks = "netfilter.lwtunnel"
+
+// inGuest tells that this process is a guest's.
+var inGuest atomic.Bool
+
+func init() {
+	feature.Register(feature.Feature{
+		Name:   lwtunnelHooks,
+		About:  "netfilter hooks in lightweight tunnels, to be turned on for good",
+		Since:  "5.16",
+		Config: "CONFIG_NF_CONNTRACK and CONFIG_LWTUNNEL",
+		Module: "nf_conntrack",
+		Probe:  probeLwtunnelHooks,
+	})
+}
+
+func probeLwtunnelHooks() error {
+	const path = "/proc/sys/net/netfilter/nf_hooks_lwtunnel"
+	b, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return feature.Absent(err)
+	case err != nil:
+		return fmt.Errorf("read the switch: %w", err)
+	case strings.TrimSpace(string(b)) != "1" && !inGuest.Load():
+		return feature.Absent(fmt.Errorf("%s is 0, and once set it stays 1 until the next boot: only guests are changed", path))
+	}
+	return nil
+}
+
+// lonely tells whether the case changes the kernel for those that come after it.
+func (c *Case) lonely() bool { return slices.Contains(c.File.Requires, lwtunnelHooks) }
