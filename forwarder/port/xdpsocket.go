@@ -140,32 +140,33 @@ func (s *xdpSocket) receive(take func([]byte)) bool {
 	return n > 0
 }
 
+// sendTries is how often a batch is offered to a device that is busy before
+// frames are lost.
+const sendTries = 256
+
 // send puts the frames on the transmit ring and has the kernel send them.
-// Frames for which no chunk is free are lost.
 func (s *xdpSocket) send(frames [][]byte) error {
 	if s.fd < 0 {
 		return ErrStopped
 	}
-	s.reclaim()
-	n := min(len(frames), len(s.free))
-	for i, frame := range frames[:n] {
-		at := s.free[len(s.free)-1]
-		s.free = s.free[:len(s.free)-1]
-		copy(s.memory[at:], frame)
-		*s.tx.descriptor(s.txNext + uint32(i)) = unix.XDPDesc{Addr: at, Len: uint32(len(frame))}
-	}
-	s.txNext += uint32(n)
-	atomic.StoreUint32(s.tx.producer, s.txNext)
-	// One call sends no more than 32 in copy mode.
-	for atomic.LoadUint32(s.tx.consumer) != s.txNext {
-		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
-		switch {
-		case errno == 0, errno == unix.EINTR:
-		case errno == unix.EAGAIN:
-			s.reclaim()
-		case lost(errno), errno == unix.EBUSY:
+	for tries := 0; len(frames) > 0 || atomic.LoadUint32(s.tx.consumer) != s.txNext; tries++ {
+		if tries == sendTries {
 			return nil
-		default:
+		}
+		s.reclaim()
+		n := min(len(frames), len(s.free))
+		for i, frame := range frames[:n] {
+			at := s.free[len(s.free)-1]
+			s.free = s.free[:len(s.free)-1]
+			copy(s.memory[at:], frame)
+			*s.tx.descriptor(s.txNext + uint32(i)) = unix.XDPDesc{Addr: at, Len: uint32(len(frame))}
+		}
+		frames = frames[n:]
+		s.txNext += uint32(n)
+		atomic.StoreUint32(s.tx.producer, s.txNext)
+		// One call sends no more than 32 in copy mode, and says EAGAIN then.
+		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+		if errno != 0 && errno != unix.EINTR && errno != unix.EBUSY && !lost(errno) {
 			return errno
 		}
 	}
