@@ -55,6 +55,9 @@ type Device struct {
 	Link     string
 	VLAN     uint16
 	Protocol uint16
+	// KeepTag is reorder_hdr off: the tag stays in the frame, and an L2
+	// encapsulation takes it along.
+	KeepTag bool
 }
 
 // Neighbour is a permanent neighbour entry.

@@ -18,6 +18,8 @@ type device struct {
 	below *device
 	vlan  uint16
 	proto uint16
+	// keepTag leaves the tag in the link-layer header (reorder_hdr off).
+	keepTag bool
 	// above are the VLAN devices on top.
 	above  []*device
 	domain *domain
@@ -41,7 +43,6 @@ type domain struct {
 	name           string
 	id             uint32
 	table4, table6 *fib.Table[*dst]
-	devices        []*device
 }
 
 // has reports whether a is an address of the device.

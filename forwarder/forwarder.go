@@ -31,8 +31,8 @@ type Forwarder struct {
 	// host is the device of the host, hostLink the host's address on it.
 	host     *device
 	hostLink link
-	sys            sysctls
-	devices        []*device
+	sys      sysctls
+	devices  []*device
 	// ports are the devices by port number.
 	ports   []*device
 	domains []*domain

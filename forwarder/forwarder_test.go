@@ -2,6 +2,7 @@ package forwarder_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -193,6 +194,30 @@ func TestBehavioursByHand(t *testing.T) {
 				t.Errorf("sent\n%v\nwant\n%v", out, want)
 			}
 		})
+	}
+}
+
+// With seg6_flowlabel 1 the outer label is a hash of the flow: the same for its
+// packets, another one for another flow (of 16 flows two at most share one).
+func TestFlowLabelHash(t *testing.T) {
+	c := baseConfig()
+	c.Sysctls["net.ipv6.seg6_flowlabel"] = "1"
+	c.Routes = append(c.Routes, encapRoute("2001:db8:99::/64", "encap.red", "fc00:b::1"), encapRoute("10.99.0.0/24", "encap.red", "fc00:b::1"))
+	f := newRouter(t, c)
+	for _, in := range []string{etherIn + inner, etherIn4 + inner4} {
+		labels := map[uint32]bool{}
+		for flow := range 16 {
+			frame := bytesOf(t, in)
+			frame[len(frame)-15] = byte(flow) // The source port.
+			one, two := through(f, 0, frame), through(f, 0, frame)
+			if len(one) != 1 || len(two) != 1 || !equalSent(one[0], two[0]) {
+				t.Fatalf("sent %v, then %v", one, two)
+			}
+			labels[binary.BigEndian.Uint32(one[0].frame[14:])&0xfffff] = true
+		}
+		if len(labels) < 15 {
+			t.Errorf("16 flows have %d labels", len(labels))
+		}
 	}
 }
 

@@ -26,13 +26,17 @@ func TestVLAN(t *testing.T) {
 	r := encapRoute("2001:db8:99::/64", "l2encap.red", "fc00:b::1")
 	r.Dev = "r1.200"
 	c.Routes = append(c.Routes, r)
+	c.Devices = append(c.Devices, forwarder.Device{Name: "r0.101", Link: "r0", VLAN: 101, KeepTag: true})
 	f := newRouter(t, c)
 	const macs = "020000000102 020000000101 "
 	for _, row := range []struct{ name, in, want string }{
 		{"vid 100", macs + "8100 2064 86dd" + inner,
 			"020000000202 020000000201 8100 00c8 86dd 6abcdef1 0046 8f 3f" + tunsrc + segB + etherIn + inner},
-		{"a vid without a device", macs + "8100 0065 86dd" + inner, ""},
+		{"a vid without a device", macs + "8100 0066 86dd" + inner, ""},
 		{"another tag protocol", macs + "88a8 0064 86dd" + inner, ""},
+		// reorder_hdr off: mac_len is 18 and the TCI is kept.
+		{"vid 101, tag kept", macs + "8100 2065 86dd" + inner,
+			"020000000202 020000000201 8100 00c8 86dd 6abcdef1 004a 8f 3f" + tunsrc + segB + macs + "8100 2065 86dd" + inner},
 		// A priority tag is no VLAN: r0 itself has no route to tell it apart.
 		{"vid 0", macs + "8100 2000 86dd" + inner,
 			"020000000202 020000000201 8100 00c8 86dd 6abcdef1 0046 8f 3f" + tunsrc + segB + etherIn + inner},

@@ -66,7 +66,11 @@ func (w *Worker) receive(p *packet, d *device, frame []byte) uint16 {
 		length += vlanLen
 		proto = binary.BigEndian.Uint16(frame[16:])
 	}
-	p.mac = binary.BigEndian.AppendUint16(append(p.mac[:0], frame[:12]...), proto)
+	if d.keepTag {
+		p.mac = append(p.mac[:0], frame[:length]...)
+	} else {
+		p.mac = binary.BigEndian.AppendUint16(append(p.mac[:0], frame[:12]...), proto)
+	}
 	p.net = headroom
 	p.end = headroom + copy(p.buf[headroom:], frame[length:])
 	p.in, p.domain = d, d.domain
