@@ -33,6 +33,7 @@ func (c *compiler) share(k dstKey) *dst {
 		d = &dst{kind: k.kind, dev: k.dev, via: k.via, mtu: k.mtu, metric: k.metric}
 		if k.via.IsValid() {
 			d.next = c.neigh.get(neighKey{k.dev.index, k.via})
+			d.next.pinned = true
 		}
 		c.shared[k] = d
 	}

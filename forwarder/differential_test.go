@@ -232,6 +232,19 @@ func TestKernelAgrees(t *testing.T) {
 			withSRH(toRouter, "2b", "29 04 02 01 01 00 0000"+segC+segB, inner),
 			withSRH(toRouter, "3c", "2b 00 9e04 00000000"+end("01", "01"), inner),
 		}},
+		{name: "HMAC that is wrong", routes: []forwarder.Route{
+			localRoute("fc00:b:1::/48", forwarder.Local{Action: "End", Flavors: []string{"next-csid"}}),
+			localRoute("fc00:b::1/128", forwarder.Local{Action: "End"}),
+		}, change: hmacKeys, frames: []string{
+			withSRH("fc00000b000100050006000000000000", "2b", wrongHMAC, inner),
+			withSRH(segB, "3c", "2b 00 0104 00000000"+wrongHMAC, inner),
+			withSRH(segB, "2b", wrongHMAC, inner),
+		}},
+		{name: "L2 encapsulation of what was inside", change: func(c *forwarder.Config) {
+			c.Sysctls["net.ipv6.conf.all.seg6_enabled"] = "1"
+			c.Sysctls["net.ipv6.conf.r0.seg6_enabled"] = "1"
+		}, routes: []forwarder.Route{encapRoute("2001:db8:99::/64", "l2encap.red", "fc00:b::1")},
+			frames: []string{withSRH(toRouter, "2b", end("00", "01"), inner)}},
 		{name: "metrics", routes: []forwarder.Route{
 			{To: prefix("2001:db8:99::/64"), Via: addr("2001:db8:1::1"), Dev: "r0", Metric: 500},
 			{To: prefix("2001:db8:99::/64"), Via: addr("2001:db8:2::2"), Dev: "r1", Metric: 400},

@@ -253,6 +253,9 @@ func zeros(n int) string { return strings.Repeat("00", n) }
 // hexLen is the length of hexadecimal text in bytes, as four digits.
 func hexLen(t testing.TB, s string) string { return fmt.Sprintf("%04x ", len(bytesOf(t, s))) }
 
+// wrongHMAC is an SRH with segments left 1 and an HMAC of zeros under key 7.
+var wrongHMAC = "29 09 04 01 01 08 0000" + segC + segB + "0526 0000 00000007" + zeros(32)
+
 func hmacKeys(c *forwarder.Config) {
 	c.HMAC = []forwarder.HMACKey{{ID: 7, Algorithm: srh.SHA256, Secret: "seven"}, {ID: 8, Algorithm: srh.SHA1, Secret: "eight"}}
 }

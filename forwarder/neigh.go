@@ -48,6 +48,8 @@ type neighKey struct {
 type neighbour struct {
 	key  neighKey
 	addr atomic.Uint64
+	// pinned entries are those of the configuration, which routes refer to.
+	pinned bool
 
 	mu        sync.Mutex
 	permanent bool
@@ -72,7 +74,7 @@ type waiting struct {
 func (n *neighbour) link() link { return link(n.addr.Load()) }
 
 func (n *neighbour) setPermanent(mac [6]byte) {
-	n.permanent = true
+	n.permanent, n.pinned = true, true
 	n.addr.Store(uint64(linkOf(mac)))
 }
 
@@ -101,6 +103,15 @@ func (t *neighTable) get(k neighKey) *neighbour {
 	copied[k] = n
 	t.entries.Store(&copied)
 	return n
+}
+
+// remove takes an entry out.
+func (t *neighTable) remove(k neighKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	copied := maps.Clone(*t.entries.Load())
+	delete(copied, k)
+	t.entries.Store(&copied)
 }
 
 // full: no entry may be added for a packet (gc_thresh3).
@@ -208,6 +219,9 @@ func (w *Worker) age(n *neighbour, now time.Time) {
 	n.queue, n.probes = nil, 0
 	n.addr.Store(0)
 	n.mu.Unlock()
+	if !n.pinned {
+		w.f.neigh.remove(n.key)
+	}
 	for i := range queue {
 		w.giveUp(&queue[i])
 	}

@@ -108,6 +108,35 @@ func TestNeighbourGivesUp(t *testing.T) {
 	one("the next packet asks again", through(f, 0, bytesOf(t, etherIn+inner)), solicitation)
 }
 
+// TestNeighbourTableIsBounded: addresses that nobody has fill the table only
+// until they are given up.
+func TestNeighbourTableIsBounded(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c := baseConfig()
+	c.Sysctls["net.ipv6.conf.all.addr_gen_mode"] = "0"
+	c.Now = func() time.Time { return now }
+	f := newRouter(t, c)
+	scan := func() (asked int) {
+		frame := bytesOf(t, etherIn, "60000000 0010 11 40", host, "20010db8000200000000000000000000", udp)
+		for i := range 2000 {
+			frame[14+24+14], frame[14+24+15] = byte(i>>8)|0x80, byte(i)
+			asked += len(through(f, 0, frame))
+		}
+		return asked
+	}
+	// 1024 entries less the permanent ones.
+	if n := scan(); n != 1024-4 {
+		t.Errorf("%d of 2000 addresses were asked for, want 1020", n)
+	}
+	for range 4 {
+		now = now.Add(time.Second)
+		f.Tick(func(int, []byte) {})
+	}
+	if n := scan(); n != 1024-4 {
+		t.Errorf("after giving up: %d, want 1020", n)
+	}
+}
+
 // TestRateLimits: six errors at once to one destination, then one each second
 // shifted down for a prefix of 64 (icmpv6_xrlim_allow: 1000 ms >> 2).
 func TestRateLimits(t *testing.T) {

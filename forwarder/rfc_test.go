@@ -81,3 +81,52 @@ func TestRFC(t *testing.T) {
 		})
 	}
 }
+
+// The other side of the quirks that need more than a route. What Linux does
+// with the same frames is compared with the kernel's own bytes elsewhere.
+func TestRFCWithConfiguration(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*forwarder.Config)
+		in     string
+		// want is empty for a packet that is dropped.
+		want string
+	}{
+		// RFC 8754 section 2.1.2: an HMAC that is wrong, whatever the packet's
+		// other headers and the argument of its destination.
+		{"NEXT-CSID and a wrong HMAC", func(c *forwarder.Config) {
+			hmacKeys(c)
+			c.Routes = append(c.Routes, localRoute("fc00:b:1::/48", forwarder.Local{Action: "End", Flavors: []string{"next-csid"}}))
+		}, etherIn + "60000000 0088 2b 40" + host + "fc00000b000100050006000000000000" + wrongHMAC + inner, ""},
+		{"options in front of a wrong HMAC", func(c *forwarder.Config) {
+			hmacKeys(c)
+			c.Routes = append(c.Routes, localRoute("fc00:b::1/128", forwarder.Local{Action: "End"}))
+		}, etherIn + "60000000 0090 3c 40" + host + segB + "2b 00 0104 00000000" + wrongHMAC + inner, ""},
+		// RFC 8986 section 5.3: the received frame, not the headers around it.
+		{"L2 encapsulation of what was inside", func(c *forwarder.Config) {
+			c.Sysctls["net.ipv6.conf.all.seg6_enabled"] = "1"
+			c.Sysctls["net.ipv6.conf.r0.seg6_enabled"] = "1"
+			c.Routes = append(c.Routes, encapRoute("2001:db8:99::/64", "l2encap.red", "fc00:b::1"))
+		}, etherIn + "60000000 0050 2b 40" + host + routerAddr + "29 02 04 00 00 00 0000" + segC + inner,
+			etherOut + "6abcdef1 0046 8f 40" + tunsrc + segB + etherIn + "6abcdef1 0010 11 3f" + host + far + udp},
+		// RFC 4861 section 7.2.2: any address of the device will do.
+		{"solicitation without a link-local address", func(c *forwarder.Config) { c.Neighbours = c.Neighbours[:1] }, etherIn + inner,
+			"3333ff000002 020000000201 86dd 60000000 0020 3a ff" + "20010db8000200000000000000000001" + routerGroup +
+				"8700 1a23 00000000 20010db8000200000000000000000002 0101 020000000201"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := baseConfig()
+			c.Quirks = &forwarder.Quirks{}
+			row.change(&c)
+			f := newRouter(t, c)
+			out := through(f, 0, bytesOf(t, row.in))
+			if row.want == "" && len(out) == 0 {
+				return
+			}
+			want := sent{1, bytesOf(t, row.want)}
+			if len(out) != 1 || !equalSent(out[0], want) {
+				t.Errorf("sent\n%v\nwant\n%v\ndrops %v", out, want, f.Drops())
+			}
+		})
+	}
+}
