@@ -23,58 +23,15 @@ type builder struct {
 	neighbours map[string][]topology.Neighbour
 }
 
-// plan works out what follows from the topology as a whole.
-func (b *builder) plan() error {
-	b.neighbours = make(map[string][]topology.Neighbour)
-	if b.topology.Neighbours != "learned" {
-		for i, link := range b.topology.Links {
-			for end := range link.Ends {
-				b.linkNeighbours(link.Ends[end], link.Ends[1-end], link.MAC(i, 1-end))
-			}
-		}
-	}
-	return nil
-}
-
-// linkNeighbours lets the node at one end of a link know the addresses at the
-// other: those of the device itself and of VLAN devices on it that both have.
-func (b *builder) linkNeighbours(here, there topology.End, mac topology.MAC) {
-	nodes := b.topology.Nodes
-	add := func(dev string, addrsOf string) {
-		for _, p := range nodes[there.Node].Addresses[addrsOf] {
-			b.neighbours[here.Node] = append(b.neighbours[here.Node],
-				topology.Neighbour{To: p.Addr(), Dev: dev, LLAddr: mac})
-		}
-	}
-	var descend func(hereDev, thereDev string)
-	descend = func(hereDev, thereDev string) {
-		add(hereDev, thereDev)
-		for _, name := range slices.Sorted(maps.Keys(nodes[here.Node].VLANs)) {
-			mine := nodes[here.Node].VLANs[name]
-			for _, peer := range slices.Sorted(maps.Keys(nodes[there.Node].VLANs)) {
-				theirs := nodes[there.Node].VLANs[peer]
-				if mine.Link == hereDev && theirs.Link == thereDev &&
-					mine.ID == theirs.ID && vlanProtocol(mine) == vlanProtocol(theirs) {
-					descend(name, peer)
-				}
-			}
-		}
-	}
-	descend(here.Dev, there.Dev)
-}
-
-func vlanProtocol(v *topology.VLAN) netlink.VlanProtocol {
-	if v.Protocol == "802.1ad" {
-		return netlink.VLAN_PROTOCOL_8021AD
-	}
-	return netlink.VLAN_PROTOCOL_8021Q
-}
-
 // links creates the veth pairs. Sysctls that new devices inherit come first.
 func (b *builder) links(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(b.topology.Nodes))
 	err := each(ctx, len(names), func(i int) error {
 		sysctls := b.topology.Nodes[names[i]].Sysctls
+		if b.topology.Nodes[names[i]].Forwards() {
+			// The kernel is to stay silent: the forwarder answers.
+			sysctls = map[string]string{"net.ipv6.conf.default.disable_ipv6": "1"}
+		}
 		if len(sysctls) == 0 {
 			return nil
 		}
@@ -143,19 +100,23 @@ func (b *builder) link(l *topology.Link, index int) error {
 // node configures everything of a node but its links.
 func (b *builder) node(ctx context.Context, n *Node, t *topology.Node) error {
 	c := &configurator{node: n, topology: t, index: map[string]int{"lo": 1}}
+	steps := []func() error{
+		c.devices,
+		c.offloads,
+		func() error { return setSysctls(t.Sysctls, true) },
+		c.addresses,
+		func() error { return c.addNeighbours(b.neighbours[n.Name]) },
+		c.seg6,
+		c.rules,
+		c.ready,
+		c.routes,
+		c.netem,
+	}
+	if t.Forwards() {
+		steps = []func() error{c.linkDevices, c.offloads, c.ready}
+	}
 	err := n.Do(func() error {
-		for _, step := range []func() error{
-			c.devices,
-			c.offloads,
-			func() error { return setSysctls(t.Sysctls, true) },
-			c.addresses,
-			func() error { return c.addNeighbours(b.neighbours[n.Name]) },
-			c.seg6,
-			c.rules,
-			c.ready,
-			c.routes,
-			c.netem,
-		} {
+		for _, step := range steps {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
@@ -165,7 +126,7 @@ func (b *builder) node(ctx context.Context, n *Node, t *topology.Node) error {
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil || t.Forwards() {
 		return err
 	}
 	for _, line := range t.Run {
@@ -183,13 +144,19 @@ type configurator struct {
 	index    map[string]int // device indexes by name
 }
 
-func (c *configurator) devices() error {
+// linkDevices learns the indexes of the devices that the links made.
+func (c *configurator) linkDevices() error {
 	links, err := dumpLinks()
-	if err != nil {
-		return err
-	}
 	for _, l := range links {
 		c.index[l.Attrs().Name] = l.Attrs().Index
+	}
+	return err
+}
+
+// devices adds the devices of the node itself.
+func (c *configurator) devices() error {
+	if err := c.linkDevices(); err != nil {
+		return err
 	}
 	add := func(link netlink.Link) error {
 		link.Attrs().Flags |= net.FlagUp
@@ -271,7 +238,7 @@ func (c *configurator) vlans(add func(netlink.Link) error, named func(string) ne
 			}
 			attrs := named(name)
 			attrs.ParentIndex = c.index[v.Link]
-			link := &netlink.Vlan{LinkAttrs: attrs, VlanId: int(v.ID), VlanProtocol: vlanProtocol(v), ReorderHdr: v.ReorderHdr}
+			link := &netlink.Vlan{LinkAttrs: attrs, VlanId: int(v.ID), VlanProtocol: netlink.VlanProtocol(v.EtherType()), ReorderHdr: v.ReorderHdr}
 			if err := add(link); err != nil {
 				return err
 			}

@@ -110,10 +110,7 @@ func Up(ctx context.Context, t *topology.Topology, opts Options) (_ *Lab, err er
 		return nil, err
 	}
 
-	b := &builder{topology: t, lab: l}
-	if err := b.plan(); err != nil {
-		return nil, err
-	}
+	b := &builder{topology: t, lab: l, neighbours: t.LinkNeighbours()}
 	if err := b.links(ctx); err != nil {
 		return nil, err
 	}

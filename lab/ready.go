@@ -78,6 +78,9 @@ func (c *configurator) notReady() (string, error) {
 			return "device " + attrs.Name, nil
 		}
 	}
+	if c.topology.Forwards() {
+		return "", nil // the addresses are the forwarder's
+	}
 	for dev, addrs := range c.topology.Addresses {
 		for _, a := range addrs {
 			if a.Addr().Is4() {

@@ -16,6 +16,9 @@ func Requires(t *topology.Topology) []string {
 		need["veth"] = true
 	}
 	for _, n := range t.Nodes {
+		if n.Forwards() {
+			continue // the kernel only carries its frames
+		}
 		for _, f := range []struct {
 			used bool
 			name string

@@ -62,7 +62,7 @@ func RunAll(ctx context.Context, cases []*Case, opts RunOptions) ([]*Result, err
 	why := make([]string, len(cases))
 	for i, c := range cases {
 		var inGuest bool
-		if inGuest, why[i] = place(c, opts); inGuest {
+		if inGuest, why[i] = place(c.on(opts.Dataplane), opts); inGuest {
 			guest = append(guest, i)
 		}
 	}

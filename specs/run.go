@@ -19,6 +19,7 @@ import (
 	"seg6lab/lab/feature"
 	"seg6lab/lab/headroom"
 	"seg6lab/lab/topology"
+	"seg6lab/specs/dataplane"
 	"seg6lab/traffic"
 )
 
@@ -45,6 +46,9 @@ type Options struct {
 	// is 1.
 	Patience int
 
+	// Dataplane is one of the dataplanes that a run can ask for.
+	Dataplane string
+
 	discard bool // keep no frames
 }
 
@@ -67,8 +71,9 @@ func Run(ctx context.Context, c *Case, opts Options) *Result {
 	err := run(ctx, c, opts, r)
 	r.Seconds = seconds(start)
 	var (
-		notMet  *notMetError
-		missing *feature.Missing
+		notMet   *notMetError
+		missing  *feature.Missing
+		unsuited *unsuitedError
 	)
 	switch {
 	case err == nil:
@@ -76,7 +81,7 @@ func Run(ctx context.Context, c *Case, opts Options) *Result {
 		return r
 	case errors.As(err, &notMet):
 		r.Verdict = Failed
-	case errors.As(err, &missing), errors.Is(err, lab.ErrNotRoot):
+	case errors.As(err, &missing), errors.As(err, &unsuited), errors.Is(err, lab.ErrNotRoot):
 		r.Verdict = Unsupported
 	default:
 		r.Verdict = Broken
@@ -93,6 +98,10 @@ func (e *notMetError) Error() string { return e.msg }
 func notMet(format string, args ...any) error { return &notMetError{fmt.Sprintf(format, args...)} }
 
 func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
+	c = c.on(opts.Dataplane)
+	if err := c.suits(); err != nil {
+		return err
+	}
 	if err := lab.Supported(c.Requirements()); err != nil {
 		return err
 	}
@@ -102,6 +111,11 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
 
+	forwarders, err := dataplane.Start(l, c.Topology)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, forwarders.Stop()) }()
 	ends, err := openEnds(l, c)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 type runFlags struct {
 	all, list, verbose, asJSON bool
 	labels                     []string
-	report, place              string
+	report, place, dataplane   string
 	kernels                    []string
 	guests                     int
 	fresh                      bool
@@ -65,6 +65,7 @@ with another kernel, by the same program; --place host makes that an error.`,
 	flags.StringVar(&f.report, "report", "", "directory for junit.xml, results.json and a pcapng of each case")
 	flags.StringVar(&f.place, "place", specs.PlaceAuto, "where to run: auto, host or vm")
 	flags.StringSliceVar(&f.kernels, "kernel", nil, "host, or kernel of a guest: debian:6.12, a bzImage or a built tree (default "+specs.DefaultKernel+"); several run every case on each that can")
+	flags.StringVar(&f.dataplane, "dataplane", "", `"forwarder": seg6lab's own in every node that routes, not the kernel`)
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
 	flags.StringToStringVar(&f.claims, "claim", nil, "FIX=fixed or FIX=unfixed: fail cases of the fix where the kernel does otherwise")
@@ -123,7 +124,11 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 	if err := specs.CheckPlace(f.place, ""); err != nil {
 		return inputError{err}
 	}
+	if f.dataplane != specs.DataplaneAsWritten && f.dataplane != specs.DataplaneForwarder {
+		return inputError{fmt.Errorf("dataplane %s: expected %s", f.dataplane, specs.DataplaneForwarder)}
+	}
 	opts := specs.RunOptions{Place: f.place, Guests: f.guests, Fresh: f.fresh}
+	opts.Dataplane = f.dataplane
 	for fix, claim := range f.claims {
 		if claim != "fixed" && claim != "unfixed" {
 			return inputError{fmt.Errorf("claim %s=%s: expected fixed or unfixed", fix, claim)}

@@ -1,0 +1,155 @@
+// Package dataplane lets nodes of a lab forward with seg6lab's own forwarder
+// instead of the kernel: it says in the forwarder's terms what a topology says
+// of a node, and runs a forwarder on the devices of the node's namespace.
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"seg6lab/forwarder"
+	"seg6lab/forwarder/srh"
+	"seg6lab/lab/topology"
+)
+
+// Config is a node of a topology as a forwarder takes it. The error says what
+// of the node only a kernel can do.
+func Config(t *topology.Topology, name string) (forwarder.Config, error) {
+	n := t.Nodes[name]
+	if err := kernelOnly(n); err != nil {
+		return forwarder.Config{}, fmt.Errorf("node %s: %w", name, err)
+	}
+	c := forwarder.Config{Addresses: n.Addresses, Sysctls: n.Sysctls}
+	for i, l := range t.Links {
+		for end, e := range l.Ends {
+			if e.Node == name {
+				c.Devices = append(c.Devices, forwarder.Device{Name: e.Dev, MAC: l.MAC(i, end), MTU: l.MTU})
+			}
+		}
+	}
+	for _, dev := range slices.Sorted(maps.Keys(n.VLANs)) {
+		v := n.VLANs[dev]
+		own, _ := t.MACs(topology.End{Node: name, Dev: dev})
+		if own == nil {
+			return c, fmt.Errorf("node %s: VLAN device %s is on no link", name, dev)
+		}
+		c.Devices = append(c.Devices, forwarder.Device{Name: dev, MAC: *own, Link: v.Link, VLAN: v.ID, Protocol: v.EtherType()})
+	}
+	neighbours := t.LinkNeighbours()[name]
+	for _, x := range n.Neighbours {
+		neighbours = append(neighbours, *x)
+	}
+	for _, x := range neighbours {
+		c.Neighbours = append(c.Neighbours, forwarder.Neighbour{To: x.To, Dev: x.Dev, LLAddr: x.LLAddr})
+	}
+	for _, dev := range slices.Sorted(maps.Keys(n.VRFs)) {
+		c.VRFs = append(c.VRFs, forwarder.VRF{Name: dev, Table: n.VRFs[dev].Table, Devices: n.VRFs[dev].Devices})
+	}
+	for _, r := range n.Rules {
+		c.Rules = append(c.Rules, forwarder.Rule{Family: r.Family, Priority: r.Priority, From: r.From, To: r.To, IIF: r.IIF, Table: uint32(r.Table)})
+	}
+	for _, r := range n.Routes {
+		c.Routes = append(c.Routes, route(r))
+	}
+	if n.Seg6 != nil {
+		c.TunSrc = n.Seg6.TunSrc
+		for _, k := range n.Seg6.HMAC {
+			algorithm := srh.SHA1
+			if k.Algorithm == "sha256" {
+				algorithm = srh.SHA256
+			}
+			c.HMAC = append(c.HMAC, forwarder.HMACKey{ID: k.ID, Algorithm: algorithm, Secret: k.Secret})
+		}
+	}
+	return c, nil
+}
+
+// kernelOnly names what of a node the forwarder has not.
+func kernelOnly(n *topology.Node) error {
+	var has []string
+	for _, f := range []struct {
+		used bool
+		what string
+	}{
+		{len(n.Run) > 0, "run lines"},
+		{len(n.Bridges) > 0, "bridges"},
+		{len(n.Dummies) > 0, "dummy devices"},
+		{len(n.IFBs) > 0, "ifb devices"},
+		{len(n.Netem) > 0, "netem"},
+		{len(n.Offloads) > 0, "offloads"},
+		{slices.ContainsFunc(n.Rules, func(r *topology.Rule) bool { return r.OIF != "" || r.FWMark != 0 }), "rules by oif or fwmark"},
+	} {
+		if f.used {
+			has = append(has, f.what)
+		}
+	}
+	if len(has) > 0 {
+		return errors.New("the forwarder has no " + strings.Join(has, ", "))
+	}
+	return nil
+}
+
+func route(r *topology.Route) forwarder.Route {
+	out := forwarder.Route{
+		To:     r.To.Prefix,
+		Type:   r.Type,
+		Via:    r.Via,
+		Dev:    r.Dev,
+		Table:  uint32(r.Table),
+		VRF:    r.VRF,
+		Metric: r.Metric,
+		MTU:    int(r.MTU),
+	}
+	if r.To.Default {
+		out.To = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		if r.Family == "inet" || r.Family == "" && r.Via.Is4() {
+			out.To = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		}
+	}
+	if r.Encap == nil {
+		return out
+	}
+	if e := r.Encap.Seg6; e != nil {
+		out.Encap = &forwarder.Encap{Mode: e.Mode, Segs: e.Segs, HMAC: e.HMAC}
+	}
+	if l := r.Encap.Seg6Local; l != nil {
+		out.Local = &forwarder.Local{
+			Action:   l.Action,
+			NH4:      l.NH4,
+			NH6:      l.NH6,
+			OIF:      l.OIF,
+			Table:    uint32(l.Table),
+			VRFTable: uint32(l.VRFTable),
+			Flavors:  l.Flavors,
+			LBLen:    l.LBLen,
+			NFLen:    l.NFLen,
+		}
+		if l.SRH != nil {
+			out.Local.SRH = &forwarder.Encap{Segs: l.SRH.Segs, HMAC: l.SRH.HMAC}
+		}
+	}
+	return out
+}
+
+// Replace makes forwarders of the nodes that route, so that the topology runs
+// without the kernel's seg6. Hosts stay with the kernel.
+func Replace(t *topology.Topology) {
+	for _, n := range t.Nodes {
+		if routes(n) {
+			n.Dataplane = "forwarder"
+		}
+	}
+}
+
+func routes(n *topology.Node) bool {
+	for name, value := range n.Sysctls {
+		if value == "1" && (name == "net.ipv4.ip_forward" || strings.HasSuffix(name, ".forwarding")) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.Routes, func(r *topology.Route) bool { return r.Encap != nil })
+}

@@ -1,0 +1,87 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"seg6lab/forwarder"
+	"seg6lab/forwarder/port"
+	"seg6lab/lab"
+	"seg6lab/lab/topology"
+)
+
+// Running are the forwarders of a lab.
+type Running struct {
+	group *errgroup.Group
+	stop  context.CancelFunc
+}
+
+// Start runs a forwarder for every node of the topology that has one as its
+// dataplane. When it returns, the forwarders take frames.
+func Start(l *lab.Lab, t *topology.Topology) (*Running, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	r := &Running{group: new(errgroup.Group), stop: stop}
+	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
+		if !t.Nodes[name].Forwards() {
+			continue
+		}
+		f, ports, err := open(l, t, name)
+		if err != nil {
+			return nil, errors.Join(err, r.Stop())
+		}
+		r.group.Go(func() error {
+			if err := f.Run(ctx, ports); err != nil {
+				return fmt.Errorf("node %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return r, nil
+}
+
+// open makes the forwarder of a node and opens its ports.
+func open(l *lab.Lab, t *topology.Topology, name string) (_ *forwarder.Forwarder, ports []port.Port, err error) {
+	c, err := Config(t, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := forwarder.New(c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	node, err := l.Node(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = node.Do(func() error {
+		for _, d := range c.Devices {
+			if d.Link != "" {
+				continue // the forwarder's own, on top of a port
+			}
+			p, err := port.Open(d.Name)
+			if err != nil {
+				return err
+			}
+			ports = append(ports, p)
+		}
+		return nil
+	})
+	if err != nil {
+		for _, p := range ports {
+			err = errors.Join(err, p.Close())
+		}
+		return nil, nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	return f, ports, nil
+}
+
+// Stop ends the forwarders. It returns what made one of them fail before.
+func (r *Running) Stop() error {
+	r.stop()
+	return r.group.Wait()
+}
