@@ -139,9 +139,9 @@ func frames(n int) string {
 
 func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
 
-// controlKind tells frames that hosts and routers send on their own: ARP, neighbour
-// discovery, router and multicast listener messages. It gives the EtherType and
-// the ICMPv6 type as one number, 0 for any other frame.
+// controlKind tells frames that hosts and routers send on their own: ARP, IGMP,
+// neighbour discovery, router and multicast listener messages. It gives the
+// EtherType and the protocol or ICMPv6 type as one number, 0 for any other frame.
 func controlKind(frame []byte) uint32 {
 	const ethernet, ipv6 = 14, 40
 	if len(frame) < ethernet {
@@ -151,6 +151,8 @@ func controlKind(frame []byte) uint32 {
 	switch {
 	case etherType == unix.ETH_P_ARP<<8:
 		return etherType
+	case etherType == unix.ETH_P_IP<<8 && len(frame) > ethernet+9 && frame[ethernet+9] == unix.IPPROTO_IGMP:
+		return etherType | unix.IPPROTO_IGMP
 	case etherType != unix.ETH_P_IPV6<<8 || len(frame) < ethernet+ipv6:
 		return 0
 	}
