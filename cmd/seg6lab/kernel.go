@@ -18,7 +18,7 @@ func newKernelCommand() *cobra.Command {
 below the user's cache directory. A kernel by path is used where it lies.`,
 	}
 	cmd.AddCommand(newKernelListCommand(), newKernelGetCommand(), newKernelRmCommand())
-	return cmd
+	return group(cmd)
 }
 
 func newKernelListCommand() *cobra.Command {

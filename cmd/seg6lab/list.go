@@ -23,6 +23,9 @@ func newListCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
+				if found == nil {
+					found = []lab.Found{} // a list for its readers, not null
+				}
 				return printJSON(cmd, found)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

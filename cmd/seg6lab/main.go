@@ -74,5 +74,5 @@ run it, 4 the lab itself failed.`,
 		newKernelCommand(),
 		newGuestCommand(),
 	)
-	return root
+	return group(root)
 }
