@@ -28,5 +28,33 @@ func checksum6(ip []byte, proto byte, message []byte) uint16 {
 	return fold(sum16(message, sum))
 }
 
+// udp6 reports whether a datagram in the IPv6 packet that ip begins with is
+// sound: its length (0 for a jumbogram) and its checksum, which it must have
+// (RFC 8200 section 8.1).
+func udp6(ip, datagram []byte) bool {
+	if len(datagram) < 8 {
+		return false
+	}
+	length := int(binary.BigEndian.Uint16(datagram[4:]))
+	if length == 0 {
+		length = len(datagram)
+	}
+	return length >= 8 && length <= len(datagram) && binary.BigEndian.Uint16(datagram[6:]) != 0 &&
+		checksum6(ip, protoUDP, datagram[:length]) == 0
+}
+
+// udp4 is udp6 for IPv4, where the checksum may be left out (RFC 768).
+func udp4(ip, datagram []byte) bool {
+	if len(datagram) < 8 {
+		return false
+	}
+	length := int(binary.BigEndian.Uint16(datagram[4:]))
+	if length < 8 || length > len(datagram) {
+		return false
+	}
+	sum := sum16(datagram[:length], sum16(ip[12:20], uint32(length)+protoUDP))
+	return binary.BigEndian.Uint16(datagram[6:]) == 0 || fold(sum) == 0
+}
+
 // checksum is the Internet checksum of b.
 func checksum(b []byte) uint16 { return fold(sum16(b, 0)) }

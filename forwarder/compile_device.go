@@ -141,7 +141,7 @@ func (c *compiler) addAddress(d *device, vrf *domain, p netip.Prefix) {
 		f.Table(localTable).Insert(netip.PrefixFrom(p.Masked().Addr(), 128), &any)
 	}
 	if a.Is4() && p.Bits() < 31 {
-		f.Table(localTable).Insert(netip.PrefixFrom(broadcastOf(p), 32), c.share(dstKey{kind: blackhole}))
+		f.Table(localTable).Insert(netip.PrefixFrom(broadcastOf(p), 32), c.share(dstKey{kind: toAll}))
 	}
 }
 

@@ -77,7 +77,7 @@ func (w *Worker) endDX4(p *packet, e *endpoint) bool {
 			p.known4, p.isKnown = e.nh4, true
 		}
 	}
-	return w.input4(p, to)
+	return w.input4(p, to, false)
 }
 
 func (w *Worker) endDT6(p *packet, e *endpoint) bool {
@@ -102,7 +102,7 @@ func (w *Worker) endDT4(p *packet, e *endpoint) bool {
 		return false
 	}
 	p.enter(e.vrf)
-	return w.input4(p, *p.dst4())
+	return w.input4(p, *p.dst4(), false)
 }
 
 func (w *Worker) endDT46(p *packet, e *endpoint) bool {

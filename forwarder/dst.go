@@ -16,6 +16,8 @@ const (
 	blackhole
 	unreachable
 	prohibit
+	// toAll is the broadcast address of an IPv4 prefix.
+	toAll
 )
 
 // dst is where a route leads. Routes that lead to the same place share one.
@@ -98,7 +100,7 @@ func (w *Worker) input(p *packet, d *dst) bool {
 	switch d.kind {
 	case local:
 		return w.deliver(p, d)
-	case blackhole:
+	case blackhole, toAll:
 		w.drop(dropBlackhole)
 		return true
 	case unreachable:

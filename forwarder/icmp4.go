@@ -7,10 +7,11 @@ import (
 
 // ICMP types and codes (RFC 792, RFC 1191).
 const (
-	icmp4EchoReply    = 0
-	icmp4Unreachable  = 3
-	icmp4EchoRequest  = 8
-	icmp4TimeExceeded = 11
+	icmp4EchoReply        = 0
+	icmp4Unreachable      = 3
+	icmp4EchoRequest      = 8
+	icmp4TimeExceeded     = 11
+	icmp4ParameterProblem = 12
 
 	icmp4Protocol            = 2
 	icmp4Port                = 3

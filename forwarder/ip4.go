@@ -18,13 +18,14 @@ func (w *Worker) receive4(p *packet) bool {
 	}
 	p.end = p.net + total
 	p.transport = p.net + header
-	return w.input4(p, *p.dst4())
+	return w.input4(p, *p.dst4(), header > ipv4Len)
 }
 
 // input4 is ip_route_input and dst_input: to is what is looked up, the
-// destination or a next hop.
-func (w *Worker) input4(p *packet, to [4]byte) bool {
-	if martian4(*p.src4()) || to[0] == 127 || to[0] == 0 {
+// destination or a next hop. A packet that was received has its options
+// checked, one that was decapsulated has not.
+func (w *Worker) input4(p *packet, to [4]byte, options bool) bool {
+	if src := *p.src4(); martian4(src) || w.f.own.has(netip.AddrFrom4(src)) || to[0] == 127 || to[0] == 0 {
 		return w.drop(dropAddress)
 	}
 	if to[0] >= 224 {
@@ -32,10 +33,21 @@ func (w *Worker) input4(p *packet, to [4]byte) bool {
 	}
 	d := w.lookup4(p, to)
 	switch {
-	case d == nil:
-		if !w.f.sys.forwarding4 {
-			return w.drop(dropNotForwarding)
+	case d == nil && !w.f.sys.forwarding4:
+		return w.drop(dropNotForwarding)
+	case d != nil && d.kind == toAll:
+		// Nothing of the router listens, and no error answers a broadcast.
+		w.drop(dropNotOurs)
+		return true
+	}
+	if options {
+		if at := badOption4(p.bytes()); at != 0 {
+			w.icmp4Error(p, icmp4ParameterProblem, 0, uint32(at)<<24)
+			return w.drop(dropMalformed)
 		}
+	}
+	switch {
+	case d == nil:
 		return w.noRoute4(p, noRoute)
 	case d.kind == unreachable:
 		return w.noRoute4(p, hostUnreachable)
@@ -43,6 +55,34 @@ func (w *Worker) input4(p *packet, to [4]byte) bool {
 		return w.noRoute4(p, adminProhibited)
 	}
 	return w.input(p, d)
+}
+
+// IPv4 options (RFC 791 section 3.1, RFC 2113).
+const (
+	opt4End         = 0
+	opt4Nop         = 1
+	opt4RouterAlert = 0x94
+)
+
+// badOption4 is the offset of what ip_options_compile finds wrong in the
+// options of a header, 0 if nothing. Source routes, record route and
+// timestamps are passed on unread.
+func badOption4(b []byte) int {
+	end := int(b[0]&0xf) * 4
+	for at := ipv4Len; at < end && b[at] != opt4End; {
+		if b[at] == opt4Nop {
+			at++
+			continue
+		}
+		if at+2 > end || b[at+1] < 2 || at+int(b[at+1]) > end {
+			return at
+		}
+		if b[at] == opt4RouterAlert && b[at+1] < 4 {
+			return at + 1
+		}
+		at += int(b[at+1])
+	}
+	return 0
 }
 
 // noRoute4 is ip_error, which has a rate limit of its own.
@@ -148,7 +188,9 @@ func (w *Worker) deliver4(p *packet) bool {
 	case binary.BigEndian.Uint16(b[6:])&0x3fff != 0, proto == protoTCP:
 		w.drop(dropNotOurs)
 	case proto == protoUDP:
-		w.icmp4Error(p, icmp4Unreachable, icmp4Port, 0)
+		if udp4(b, m) {
+			w.icmp4Error(p, icmp4Unreachable, icmp4Port, 0)
+		}
 		w.drop(dropNotOurs)
 	case proto != protoICMP:
 		w.icmp4Error(p, icmp4Unreachable, icmp4Protocol, 0)

@@ -42,7 +42,7 @@ func (w *Worker) deliver6(p *packet, d *dst) bool {
 		case protoICMPv6:
 			return w.receiveICMP6(p, d)
 		case protoUDP:
-			if udp := b[off:]; len(udp) >= 8 && binary.BigEndian.Uint16(udp[6:]) != 0 && checksum6(b, protoUDP, udp) == 0 {
+			if udp6(b, b[off:]) {
 				w.icmp6Error(p, icmp6Unreachable, icmp6PortUnreachable, 0)
 			}
 			return w.drop(dropNotOurs)

@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -83,10 +84,16 @@ func (r frames) packet(t testing.TB, depth int) []byte {
 }
 
 func (r frames) packet4(t testing.TB) []byte {
-	b := bytesOf(t, "45", r.oneOf("00", "28"), "0024 1234", r.oneOf("4000", "0000", "2000", "0004"), r.oneOf("40", "01", "02"),
-		"11 0000 0a000101", r.oneOf("0a630001", "0a630101", "0a000102"), udp)
+	// Without options, with ones that ask for nothing, and with malformed ones.
+	version, options := "45", r.oneOf("", "", "", "01010100", "94040000", "94040001", "5e040000", "5e050000", "01010182")
+	if options != "" {
+		version = "46"
+	}
+	b := bytesOf(t, version, r.oneOf("00", "28"), fmt.Sprintf("%04x", 0x24+len(options)/2), "1234", r.oneOf("4000", "0000", "2000", "0004"),
+		r.oneOf("40", "01", "02"), "11 0000", r.oneOf("0a000101", "0a000101", "0a000101", "7f000001", "e0000001", "0a000102"),
+		r.oneOf("0a630001", "0a630101", "0a000102", "0a0001ff", "7f000001"), options, udp)
 	var sum uint32
-	for i := 0; i < 20; i += 2 {
+	for i := 0; i < 20+len(options)/2; i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
 	}
 	sum = sum>>16 + sum&0xffff
@@ -159,6 +166,9 @@ func (r frames) either(a, b byte) byte {
 func (r frames) frame(t testing.TB) []byte {
 	b := r.packet(t, 2)
 	if b[0]>>4 == 4 {
+		if r.IntN(20) == 0 {
+			b[r.IntN(len(b))] ^= byte(1 << r.IntN(8))
+		}
 		return append(bytesOf(t, etherIn4), b...)
 	}
 	switch r.IntN(20) {
