@@ -6,6 +6,7 @@
 package vm
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
@@ -88,6 +89,9 @@ type Machine struct {
 	Restored bool
 	// Release is the guest's uname -r.
 	Release string
+	// BootTime is what the kernel took from QEMU's start to the agent's first
+	// word; of a restored guest, what it took when it was booted.
+	BootTime time.Duration
 	// ReadyAfter is the time from Boot's begin to the agent's first answer.
 	ReadyAfter time.Duration
 
@@ -229,6 +233,7 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 		ram.Close()
 		return nil, err
 	}
+	begin := time.Now()
 	theirs, err := dup(ram)
 	if err != nil {
 		initramfs.Close()
@@ -254,7 +259,7 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 		m.Close()
 		return nil, err
 	}
-	if err := m.await(wait); err != nil {
+	if err := m.await(wait, begin); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -263,7 +268,7 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 
 // await waits for the agent and gives it the core modules, which are
 // decompressed while the kernel boots.
-func (m *Machine) await(ctx context.Context) error {
+func (m *Machine) await(ctx context.Context, begin time.Time) error {
 	type result struct {
 		archive []byte
 		err     error
@@ -275,7 +280,7 @@ func (m *Machine) await(ctx context.Context) error {
 	}()
 	select {
 	case h := <-m.ready:
-		m.Release, m.build = h.Release, h.Build
+		m.Release, m.build, m.BootTime = h.Release, h.Build, time.Since(begin)
 	case <-m.dead:
 		return m.Err()
 	case <-ctx.Done():
@@ -664,6 +669,29 @@ func (m *Machine) Push(ctx context.Context, src, dst string) error {
 	return nil
 }
 
+// pushStripped copies a program, without what only debuggers read.
+func (m *Machine) pushStripped(ctx context.Context, src, dst string) error {
+	b, err := readStripped(src)
+	if err != nil {
+		return err
+	}
+	var archive bytes.Buffer
+	tw := tar.NewWriter(&archive)
+	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path.Base(dst), Mode: 0o755, Size: int64(len(b))}); err != nil {
+		return err
+	}
+	if _, err := tw.Write(b); err != nil {
+		return err
+	}
+	if err := tw.Close(); err != nil {
+		return err
+	}
+	if _, err := m.call(ctx, request{Op: "push", Path: path.Dir(dst)}, &archive, nil, nil); err != nil {
+		return fmt.Errorf("push %s: %w", src, err)
+	}
+	return nil
+}
+
 // Pull copies what is below the directory src of the guest into the directory dst of the host.
 func (m *Machine) Pull(ctx context.Context, src, dst string) error {
 	r, w := io.Pipe()
@@ -704,7 +732,7 @@ func (m *Machine) PushSelf(ctx context.Context) (string, error) {
 	self = agentPath
 	if build != m.build {
 		self = agentDir + "/seg6lab"
-		if err := m.Push(ctx, exe, self); err != nil {
+		if err := m.pushStripped(ctx, exe, self); err != nil {
 			return "", err
 		}
 		if err := m.pushLibraries(ctx, exe); err != nil {

@@ -33,6 +33,8 @@ type manifest struct {
 	Extents []extent `json:"extents"`
 	Memory  uint32   `json:"memory"` // CRC-32C of the file memory
 	Devices uint32   `json:"devices"`
+	// BootTime is in nanoseconds.
+	BootTime time.Duration `json:"boot_time"`
 }
 
 // extent is a part of the guest's memory in use, in bytes; the file memory holds them end to end.
@@ -43,7 +45,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // guestSources are what the agent is made of: a saved guest holds the agent of
 // its day, so a change to it makes saved guests void.
 //
-//go:embed agent.go archive.go exec.go guest.go inbox.go modprobe.go proto.go root.go initramfs.go
+//go:embed agent.go archive.go exec.go guest.go identity.go inbox.go modprobe.go proto.go root.go initramfs.go
 var guestSources embed.FS
 
 // savedPlace is where a guest of this kind is kept. Everything that makes two
@@ -102,7 +104,7 @@ func (s *saved) save(ctx context.Context, m *Machine) error {
 	if err := q.do(ctx, "stop", nil, nil); err != nil {
 		return m.explain(err)
 	}
-	mf := manifest{Release: m.Release, Build: m.build}
+	mf := manifest{Release: m.Release, Build: m.build, BootTime: m.BootTime}
 	var err error
 	if mf.Devices, err = s.saveDevices(ctx, q); err == nil {
 		if mf.Extents, mf.Memory, err = saveMemory(m.ram, s.memoryFile()); err == nil {
@@ -266,7 +268,7 @@ func (s *saved) load(ctx context.Context, cfg Config, qemu string, accel Accel, 
 	if err != nil {
 		return nil, err
 	}
-	m.Restored, m.Release, m.build = true, mf.Release, mf.Build
+	m.Restored, m.Release, m.build, m.BootTime = true, mf.Release, mf.Build, mf.BootTime
 	wait, cancel := context.WithTimeoutCause(ctx, cfg.BootTimeout, errors.New("the saved guest did not come back"))
 	defer cancel()
 	if err := s.resume(wait, m, mf); err != nil {
