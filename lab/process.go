@@ -29,9 +29,18 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 
 // Run starts a command of Node.Command and waits for its end. Its child
 // processes that still run then are the lab's and end with it.
-func (n *Node) Run(cmd *exec.Cmd) error {
+func (n *Node) Run(cmd *exec.Cmd) error { return n.withSys(cmd.Run) }
+
+// Start starts a command of Node.Command and does not wait for it: the caller
+// does, or lets it go. It must not be tied to the life of the starting thread,
+// as SysProcAttr.Pdeathsig does.
+func (n *Node) Start(cmd *exec.Cmd) error { return n.withSys(cmd.Start) }
+
+// withSys runs f inside the namespace, with /sys showing the namespace's
+// devices.
+func (n *Node) withSys(f func() error) error {
 	return n.Do(func() error {
-		// A mount namespace for this thread and the command alone, as `ip netns
+		// A mount namespace for this thread and its children alone, as `ip netns
 		// exec` makes it.
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("new mount namespace: %w", err)
@@ -39,10 +48,15 @@ func (n *Node) Run(cmd *exec.Cmd) error {
 		if err := unix.Mount("", "/", "none", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
 		}
+		// What is mounted below /sys must not be listed as still being there: ip
+		// would look for a BPF file system in vain.
+		if err := unix.Unmount("/sys", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount /sys: %w", err)
+		}
 		if err := unix.Mount(n.Name, "/sys", "sysfs", 0, ""); err != nil {
 			return fmt.Errorf("mount /sys: %w", err)
 		}
-		return cmd.Run()
+		return f()
 	})
 }
 

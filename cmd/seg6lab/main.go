@@ -70,9 +70,12 @@ run it, 4 the lab itself failed.`,
 		newCaptureCommand(),
 		newTopologyCommand(),
 		newSchemaCommand(),
+		newForwardCommand(),
 		newVMCommand(),
 		newKernelCommand(),
+		newSweepCommand(),
 		newGuestCommand(),
+		newSweepGuestCommand(),
 	)
 	return group(root)
 }

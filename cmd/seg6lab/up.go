@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"seg6lab/lab"
 	"seg6lab/specs"
+	"seg6lab/specs/dataplane"
 )
 
 func newUpCommand() *cobra.Command {
@@ -42,6 +44,9 @@ it up. Its namespaces are named s6.LAB.NODE, as "ip netns exec" takes them.`,
 			l, err := lab.Up(cmd.Context(), t, lab.Options{Name: name})
 			if err != nil {
 				return err
+			}
+			if err := dataplane.Spawn(l, t, args[0]); err != nil {
+				return errors.Join(err, l.Down())
 			}
 			defer l.Close()
 			fmt.Fprintf(cmd.OutOrStdout(), "lab %s is up: %s (%s)\n", l.Name,

@@ -19,27 +19,37 @@ import (
 // Config is a node of a topology as a forwarder takes it. The error says what
 // of the node only a kernel can do.
 func Config(t *topology.Topology, name string) (forwarder.Config, error) {
-	n := t.Nodes[name]
-	if err := kernelOnly(n); err != nil {
-		return forwarder.Config{}, fmt.Errorf("node %s: %w", name, err)
-	}
-	c := forwarder.Config{Addresses: n.Addresses, Sysctls: n.Sysctls}
+	var devices []forwarder.Device
 	for i, l := range t.Links {
 		for end, e := range l.Ends {
 			if e.Node == name {
-				c.Devices = append(c.Devices, forwarder.Device{Name: e.Dev, MAC: l.MAC(i, end), MTU: l.MTU})
+				devices = append(devices, forwarder.Device{Name: e.Dev, MAC: l.MAC(i, end), MTU: l.MTU})
 			}
 		}
 	}
+	c, err := config(t.Nodes[name], devices, t.LinkNeighbours()[name])
+	if err != nil {
+		return c, fmt.Errorf("node %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// config is a node on the given devices, which are its ports.
+func config(n *topology.Node, devices []forwarder.Device, neighbours []topology.Neighbour) (forwarder.Config, error) {
+	if err := kernelOnly(n); err != nil {
+		return forwarder.Config{}, err
+	}
+	c := forwarder.Config{Devices: devices, Addresses: n.Addresses, Sysctls: n.Sysctls}
 	for _, dev := range slices.Sorted(maps.Keys(n.VLANs)) {
 		v := n.VLANs[dev]
-		own, _ := t.MACs(topology.End{Node: name, Dev: dev})
-		if own == nil {
-			return c, fmt.Errorf("node %s: VLAN device %s is on no link", name, dev)
+		below := slices.IndexFunc(c.Devices, func(d forwarder.Device) bool { return d.Name == v.Link })
+		if below < 0 {
+			return c, fmt.Errorf("VLAN device %s: there is no device %s below it", dev, v.Link)
 		}
-		c.Devices = append(c.Devices, forwarder.Device{Name: dev, MAC: *own, Link: v.Link, VLAN: v.ID, Protocol: v.EtherType()})
+		c.Devices = append(c.Devices, forwarder.Device{
+			Name: dev, MAC: c.Devices[below].MAC, MTU: c.Devices[below].MTU, Link: v.Link, VLAN: v.ID, Protocol: v.EtherType(),
+		})
 	}
-	neighbours := t.LinkNeighbours()[name]
 	for _, x := range n.Neighbours {
 		neighbours = append(neighbours, *x)
 	}

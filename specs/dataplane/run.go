@@ -58,26 +58,33 @@ func open(l *lab.Lab, t *topology.Topology, name string) (_ *forwarder.Forwarder
 	if err != nil {
 		return nil, nil, err
 	}
-	err = node.Do(func() error {
-		for _, d := range c.Devices {
-			if d.Link != "" {
-				continue // the forwarder's own, on top of a port
-			}
-			p, err := port.Open(d.Name)
-			if err != nil {
-				return err
-			}
-			ports = append(ports, p)
-		}
-		return nil
+	err = node.Do(func() (err error) {
+		ports, err = openPorts(c)
+		return err
 	})
 	if err != nil {
-		for _, p := range ports {
-			err = errors.Join(err, p.Close())
-		}
 		return nil, nil, fmt.Errorf("node %s: %w", name, err)
 	}
 	return f, ports, nil
+}
+
+// openPorts opens the devices of the namespace that the calling thread is in,
+// in the order of the forwarder's port numbers.
+func openPorts(c forwarder.Config, kinds ...port.Kind) (ports []port.Port, err error) {
+	for _, d := range c.Devices {
+		if d.Link != "" {
+			continue // a VLAN device, which is the forwarder's own
+		}
+		p, err := port.Open(d.Name, kinds...)
+		if err != nil {
+			for _, p := range ports {
+				err = errors.Join(err, p.Close())
+			}
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
 }
 
 // Stop ends the forwarders. It returns what made one of them fail before.

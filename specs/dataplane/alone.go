@@ -1,0 +1,116 @@
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+
+	"seg6lab/forwarder"
+	"seg6lab/forwarder/port"
+	"seg6lab/lab/topology"
+	"seg6lab/lab/topology/strictyaml"
+)
+
+// LoadNode reads a file that describes one node, in the format of a node of a
+// topology. Its devices are those of the namespace that have addresses in it,
+// or are named by its routes.
+func LoadNode(path string) (*topology.Node, error) {
+	src, err := strictyaml.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := strictyaml.Parse(path, src)
+	if err != nil {
+		return nil, err
+	}
+	n := new(topology.Node)
+	if err := doc.Decode(n); err != nil {
+		return nil, err
+	}
+	// The validator knows topologies: give the node a world to be linked to.
+	world := &topology.Topology{Name: "alone", Nodes: map[string]*topology.Node{"node": n, "world": {}}}
+	for i, dev := range Devices(n) {
+		world.Links = append(world.Links, &topology.Link{Ends: [2]topology.End{{Node: "node", Dev: dev}, {Node: "world", Dev: fmt.Sprintf("eth%d", i)}}})
+	}
+	return n, world.Validate()
+}
+
+// Devices are the devices that a node has by its addresses, its routes and its
+// VLAN devices: the ports of a forwarder.
+func Devices(n *topology.Node) []string {
+	names := make(map[string]bool)
+	for dev := range n.Addresses {
+		names[dev] = true
+	}
+	for _, r := range n.Routes {
+		names[r.Dev] = true
+	}
+	for _, v := range n.VLANs {
+		names[v.Link] = true
+	}
+	for _, v := range n.VRFs {
+		for _, dev := range v.Devices {
+			names[dev] = true
+		}
+	}
+	for _, own := range []string{"", "lo"} {
+		delete(names, own)
+	}
+	for dev := range n.VLANs {
+		delete(names, dev)
+	}
+	for dev := range n.VRFs {
+		delete(names, dev)
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// RunAlone forwards as the node says on devices of the namespace that the
+// calling thread is in, until the context ends. started is told what each port
+// is once frames are taken.
+func RunAlone(ctx context.Context, n *topology.Node, kinds []port.Kind, started func(ports []string)) error {
+	var devices []forwarder.Device
+	for _, name := range Devices(n) {
+		d, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("device %s: %w", name, err)
+		}
+		device := forwarder.Device{Name: name, MTU: d.MTU}
+		copy(device.MAC[:], d.HardwareAddr)
+		devices = append(devices, device)
+	}
+	c, err := config(n, devices, nil)
+	if err != nil {
+		return err
+	}
+	return run(ctx, c, kinds, started)
+}
+
+// RunNode is RunAlone for a node of a topology, in whose namespace the calling
+// thread is.
+func RunNode(ctx context.Context, t *topology.Topology, name string, kinds []port.Kind, started func(ports []string)) error {
+	c, err := Config(t, name)
+	if err != nil {
+		return err
+	}
+	return run(ctx, c, kinds, started)
+}
+
+func run(ctx context.Context, c forwarder.Config, kinds []port.Kind, started func(ports []string)) error {
+	f, err := forwarder.New(c)
+	if err != nil {
+		return err
+	}
+	ports, err := openPorts(c, kinds...)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range ports {
+		names = append(names, p.String())
+	}
+	started(names)
+	return f.Run(ctx, ports)
+}
