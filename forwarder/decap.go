@@ -39,6 +39,12 @@ func (w *Worker) decapsulate(p *packet, proto byte, off int) bool {
 	p.net += off
 	p.v6 = proto == srh.IPv6
 	p.transport = p.net + least
+	if ihl := int(p.buf[p.net]&0xf) * 4; proto == srh.IPv4 && !w.f.quirks.DecapIgnoresOptions {
+		if ihl < ipv4Len || p.net+ihl > p.end {
+			return w.drop(dropMalformed)
+		}
+		p.transport = p.net + ihl
+	}
 	return true
 }
 

@@ -177,9 +177,7 @@ func (w *Worker) deliver4(p *packet) bool {
 		w.drop(dropNotOurs)
 		return true
 	}
-	b := p.bytes()
-	header := int(b[0]&0xf) * 4
-	m := b[header:]
+	b, m := p.bytes(), p.buf[p.transport:p.end]
 	request := b[9] == protoICMP && len(m) > 0 && m[0] == icmp4EchoRequest
 	if !request && w.toHost(p) {
 		return true

@@ -454,12 +454,13 @@ func withTag(frame, control []byte) []byte {
 // isMLD: the kernel reports the groups that it listens to when it likes.
 func isMLD(frame []byte) bool { return bytes.HasPrefix(frame, []byte{0x33, 0x33, 0, 0, 0, 0x16}) }
 
-// asks: the router looks for a neighbour or gives up on one, which the kernel
-// does in its own time.
+// asks: the router looks for a neighbour, or gives up on one or on the rest of
+// a fragmented packet, which the kernel does in its own time.
 func asks(f []byte) bool {
 	router := bytes.HasPrefix(f[6:], []byte{2, 0, 0, 0, 1, 2}) || bytes.HasPrefix(f[6:], []byte{2, 0, 0, 0, 2, 1})
 	arp := f[12] == 8 && f[13] == 6
-	nd := len(f) > 55 && f[12] == 0x86 && f[20] == 58 && (f[54] == 135 || f[54] == 1 && f[55] == 3)
+	nd := len(f) > 55 && f[12] == 0x86 && f[20] == 58 && (f[54] == 135 || f[54] == 1 && f[55] == 3 || f[54] == 3 && f[55] == 1)
+	arp = arp || len(f) > 35 && f[12] == 8 && f[13] == 0 && f[23] == 1 && f[34] == 11 && f[35] == 1
 	return router && (arp || nd)
 }
 

@@ -48,6 +48,11 @@ type Quirks struct {
 	// DX2DropsLLC: End.DX2 drops frames whose EtherType is a length
 	// (eth_proto_is_802_3).
 	DX2DropsLLC bool
+	// DecapIgnoresOptions: in an IPv4 packet that was decapsulated for the node
+	// itself, the upper layer is looked for right behind the 20 bytes of the
+	// header, IP options or not (skb_set_transport_header in
+	// input_action_end_dx4 and end_dt_vrf_core).
+	DecapIgnoresOptions bool
 	// DX4NextHopUnused: a connected next hop of End.DX4 chooses the device
 	// only; the neighbour asked for is the inner destination
 	// (ip_neigh_for_gw).
@@ -58,6 +63,6 @@ type Quirks struct {
 func LinuxQuirks() Quirks {
 	return Quirks{
 		NoICMP: true, HopLimitAfterEdit: true, InnerHopLimitKept: true, NoDSCPCopy: true, L2TakesOuterHeaders: true, SolicitFromLinkLocal: true, UpperLayerDrop: true,
-		TLVsWithoutPad1: true, HMACAtTransport: true, CSIDIgnoresSRH: true, CSIDWithoutPSP: true, DX2DropsLLC: true, DX4NextHopUnused: true,
+		TLVsWithoutPad1: true, HMACAtTransport: true, CSIDIgnoresSRH: true, CSIDWithoutPSP: true, DX2DropsLLC: true, DecapIgnoresOptions: true, DX4NextHopUnused: true,
 	}
 }
