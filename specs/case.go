@@ -35,6 +35,9 @@ type File struct {
 	// With is laid over the topology's nodes: lists are appended, maps merged,
 	// other values replaced.
 	With map[string]*topology.Node `yaml:"with,omitempty"`
+	// Files are the names of files beside the case file. The commands of steps
+	// are executed in a directory with copies of them.
+	Files []string `yaml:"files,omitempty"`
 	// Steps are done in order; the case ends with the first that fails.
 	Steps []*Step `yaml:"steps"`
 }

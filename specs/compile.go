@@ -23,9 +23,10 @@ type Case struct {
 	// Topology is the case's, with the overlay merged in.
 	Topology *topology.Topology
 
-	path    string   // of the file
-	shipped bool     // the file is in the binary
-	files   []string // files of the machine that the case is made of
+	path    string            // of the file
+	shipped bool              // the file is in the binary
+	files   []string          // files of the machine that the case is made of
+	beside  map[string][]byte // what File.Files hold
 	steps   []step
 }
 

@@ -223,6 +223,9 @@ func loadRow(doc *strictyaml.Doc, row row, from source) (*Case, error) {
 	if row.name != "" {
 		c.Name += "/" + row.name
 	}
+	if err := c.readFiles(from); err != nil {
+		return nil, err
+	}
 	return c, c.compile()
 }
 

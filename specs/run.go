@@ -121,6 +121,12 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 		return err
 	}
 	defer ends.close()
+	dir, remove, err := c.layOut()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	ends.dir = dir
 	watch, err := openWatch(ctx, l, c, opts)
 	if err != nil {
 		return err
@@ -169,7 +175,8 @@ type ends struct {
 	senders map[topology.End]*traffic.Socket
 	capture *traffic.Capture
 	names   map[string]topology.End
-	seen    int // captured frames that have been looked at
+	seen    int    // captured frames that have been looked at
+	dir     string // with the case's files, for its commands
 }
 
 func openEnds(l *lab.Lab, c *Case) (_ *ends, err error) {
@@ -245,7 +252,7 @@ func (e *ends) do(ctx context.Context, l *lab.Lab, s step, patience int) (StepRe
 	if s.Send != nil {
 		result.Did, err = e.send(s)
 	} else {
-		result.Did, err = command(ctx, l, s.Run)
+		result.Did, err = command(ctx, l, e.dir, s.Run)
 	}
 	if err != nil {
 		return result, err
@@ -319,13 +326,13 @@ func onOneCPU(f func() error) error {
 }
 
 // command executes a Run and checks how it ends.
-func command(ctx context.Context, l *lab.Lab, r *Command) (string, error) {
+func command(ctx context.Context, l *lab.Lab, dir string, r *Command) (string, error) {
 	did := fmt.Sprintf("%s runs %s", r.Node, r.Command)
 	node, err := l.Node(r.Node)
 	if err != nil {
 		return did, err
 	}
-	out, err := node.Shell(ctx, r.Command)
+	out, err := node.Shell(ctx, inDir(dir, r.Command))
 	if cause := context.Cause(ctx); cause != nil {
 		return did, cause // it did not end on its own
 	}

@@ -33,6 +33,9 @@ var deviceFeatures = []Feature{
 	{"bpf", "BPF programs on packets", "4.1", "CONFIG_BPF_SYSCALL", "", func() error {
 		return absentIfUnsupported(features.HaveProgramType(ebpf.SchedCLS))
 	}},
+	{"bpf.lwt", "BPF programs in lightweight tunnels, End.BPF", "4.18", "CONFIG_LWTUNNEL_BPF and CONFIG_IPV6_SEG6_BPF", "", func() error {
+		return absentIfUnsupported(features.HaveProgramType(ebpf.LWTSeg6Local))
+	}},
 	{"tcx", "BPF programs at tcx", "6.6", "CONFIG_NET_XGRESS and CONFIG_BPF_SYSCALL", "", attachTCX},
 }
 

@@ -63,10 +63,11 @@ var witnesses = map[string]witness{
 	"tap":   {commands: []string{"ip tuntap add x0 mode tap"}},
 	"netem": {commands: []string{"tc qdisc add dev lo root netem delay 1ms"}},
 	// The names of protocols, and symbols of the kernel.
-	"packet": {file: "/proc/net/protocols", words: "\nPACKET "},
-	"af_xdp": {file: "/proc/net/protocols", words: "\nXDP "},
-	"bpf":    {file: "/proc/kallsyms", words: " bpf_prog_load\n"},
-	"tcx":    {file: "/proc/kallsyms", words: " tcx_prog_attach\n"},
+	"packet":  {file: "/proc/net/protocols", words: "\nPACKET "},
+	"af_xdp":  {file: "/proc/net/protocols", words: "\nXDP "},
+	"bpf":     {file: "/proc/kallsyms", words: " bpf_prog_load\n"},
+	"bpf.lwt": {file: "/proc/kallsyms", words: " input_action_end_bpf\n"},
+	"tcx":     {file: "/proc/kallsyms", words: " tcx_prog_attach\n"},
 	// tun_chr_ioctl answers TUNGETFEATURES with a constant: only it can tell.
 	"tap.napi-frags": {commands: []string{"ip tuntap add x0 mode tap"}},
 
