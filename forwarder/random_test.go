@@ -12,7 +12,7 @@ import (
 
 var (
 	randomSeed  = flag.Uint64("seed", 1, "seed of the random frames")
-	randomCount = flag.Int("frames", 3000, "how many random frames go through the kernel and the forwarder")
+	randomCount = flag.Int("frames", 50000, "how many random frames go through the kernel and the forwarder")
 )
 
 // randomConfig has every behaviour that needs no VRF. It leaves seg6_enabled
