@@ -43,6 +43,9 @@ warning or worse of the guest's kernel fails the run with its log.`,
 			if verbose {
 				fmt.Fprintln(os.Stderr, m)
 			}
+			if m.Shared() == "" {
+				fmt.Fprintln(os.Stderr, "seg6lab: the guest cannot see the host's files: only the command and the files it names were copied (run as root, or with --kernel debian:6.12:full)")
+			}
 			if len(args) == 0 {
 				args = []string{vm.Shell()}
 			}

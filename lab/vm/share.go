@@ -98,11 +98,6 @@ func startFileServer() (*fileServerProcess, *os.File, error) {
 	p := &fileServerProcess{exited: make(chan struct{})}
 	cmd := &exec.Cmd{Path: self, Args: []string{fileServerName, program}, ExtraFiles: []*os.File{listener}, Stderr: &p.stderr,
 		SysProcAttr: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}}
-	if uid := os.Geteuid(); uid != 0 {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
 	if err := startBound(cmd, func() { close(p.exited) }); err != nil {
 		return nil, nil, fmt.Errorf("start the file server: %w", err)
 	}
@@ -155,7 +150,8 @@ func (m *Machine) shareHost(ctx context.Context) error {
 func (m *Machine) Shared() string { return m.shared }
 
 func (m *Machine) plugVirtiofs(ctx context.Context) error {
-	if _, err := findFileServer(); err != nil {
+	// As another user than root virtiofsd fails at setgroups(2), also in a user namespace.
+	if _, err := findFileServer(); err != nil || os.Geteuid() != 0 {
 		return errNotShared
 	}
 	server, conn, err := startFileServer()
