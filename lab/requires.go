@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"os"
 	"slices"
 
 	"seg6lab/lab/feature"
@@ -76,8 +77,12 @@ func anyIndex(n *topology.Node) map[string]int {
 }
 
 // Supported probes the named features. The error joins a *feature.Missing for
-// each that the kernel lacks, and whatever kept a probe from an answer.
+// each that the kernel lacks, and whatever kept a probe from an answer. Without
+// root no probe can answer: the error is ErrNotRoot.
 func Supported(names []string) error {
+	if os.Geteuid() != 0 {
+		return ErrNotRoot
+	}
 	var errs []error
 	for _, name := range names {
 		errs = append(errs, feature.Probe(name))
