@@ -16,11 +16,12 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfProgPass    = "pass"
-	bpfProgPrepare = "prepare"
-	bpfVarClone    = "clone"
-	bpfVarFailed   = "failed"
-	bpfVarTarget   = "target"
+	bpfProgPass      = "pass"
+	bpfProgPrepare   = "prepare"
+	bpfVarAccelerate = "accelerate"
+	bpfVarClone      = "clone"
+	bpfVarFailed     = "failed"
+	bpfVarTarget     = "target"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -79,9 +80,10 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	Clone  *ebpf.VariableSpec `ebpf:"clone"`
-	Failed *ebpf.VariableSpec `ebpf:"failed"`
-	Target *ebpf.VariableSpec `ebpf:"target"`
+	Accelerate *ebpf.VariableSpec `ebpf:"accelerate"`
+	Clone      *ebpf.VariableSpec `ebpf:"clone"`
+	Failed     *ebpf.VariableSpec `ebpf:"failed"`
+	Target     *ebpf.VariableSpec `ebpf:"target"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -114,9 +116,10 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	Clone  *ebpf.Variable `ebpf:"clone"`
-	Failed *ebpf.Variable `ebpf:"failed"`
-	Target *ebpf.Variable `ebpf:"target"`
+	Accelerate *ebpf.Variable `ebpf:"accelerate"`
+	Clone      *ebpf.Variable `ebpf:"clone"`
+	Failed     *ebpf.Variable `ebpf:"failed"`
+	Target     *ebpf.Variable `ebpf:"target"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

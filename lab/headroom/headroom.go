@@ -99,6 +99,10 @@ type End struct {
 type Profile struct {
 	Headroom Headroom
 	Clone    Clone
+	// AccelVLAN takes an 802.1Q tag out of the frame and puts it into
+	// skb->vlan_tci before the frame crosses the link, as a driver with
+	// NETIF_F_HW_VLAN_CTAG_RX does. Otherwise the receiving stack does it.
+	AccelVLAN bool
 }
 
 // Applied is a profile in force.
@@ -109,7 +113,7 @@ type Applied struct {
 
 // Apply puts a profile in force for IPv4 and IPv6 frames, untagged or with one
 // 802.1Q tag, that a packet socket sends from the one end of a veth pair to the
-// other. A tagged frame has 20 bytes of headroom at the least.
+// other. A tagged frame has 20 bytes of headroom at the least, wherever its tag is.
 func Apply(from, to End, p Profile) (_ *Applied, err error) {
 	a := &Applied{}
 	defer func() {
@@ -118,8 +122,8 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 			err = fmt.Errorf("headroom: %s to %s: %w", from.Device, to.Device, err)
 		}
 	}()
-	if p.Headroom == Page && p.Clone == DataCloned {
-		return nil, errors.New("clone data with headroom page: XDP gives every clone a page of its own")
+	if p.Headroom == Page && (p.Clone == DataCloned || p.AccelVLAN) {
+		return nil, errors.New("headroom page goes neither with clone data nor with accelerated VLAN tags: XDP gives every frame a page of its own")
 	}
 	if err := a.load(); err != nil {
 		return nil, err
@@ -128,9 +132,12 @@ func Apply(from, to End, p Profile) (_ *Applied, err error) {
 		if err := a.SetHeadroom(p.Headroom); err != nil {
 			return nil, err
 		}
-		if p.Clone == DataCloned {
-			if err := a.coll.Variables[bpfVarClone].Set(uint32(1)); err != nil {
-				return nil, err
+		for name, set := range map[string]bool{bpfVarClone: p.Clone == DataCloned, bpfVarAccelerate: p.AccelVLAN} {
+			if !set {
+				continue
+			}
+			if err := a.coll.Variables[name].Set(uint32(1)); err != nil {
+				return nil, fmt.Errorf("variable %s: %w", name, err)
 			}
 		}
 		err := in(from, func(index int) error {

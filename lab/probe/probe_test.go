@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -69,13 +70,17 @@ func (b *bench) arrive(h headroom.Headroom, c headroom.Clone) (undo func()) {
 
 func (b *bench) applied(h headroom.Headroom, c headroom.Clone) (a *headroom.Applied, undo func()) {
 	b.t.Helper()
-	a, err := headroom.Apply(headroom.End{NetNS: int(b.sender.ns), Device: "s0"}, headroom.End{NetNS: int(b.router.ns), Device: "r0"},
-		headroom.Profile{Headroom: h, Clone: c})
+	return b.apply(headroom.Profile{Headroom: h, Clone: c})
+}
+
+func (b *bench) apply(p headroom.Profile) (a *headroom.Applied, undo func()) {
+	b.t.Helper()
+	a, err := headroom.Apply(headroom.End{NetNS: int(b.sender.ns), Device: "s0"}, headroom.End{NetNS: int(b.router.ns), Device: "r0"}, p)
 	check(b.t, err)
 	return a, func() {
 		b.t.Helper()
 		if n := must(a.Failed())(b.t); n > 0 {
-			b.t.Errorf("headroom %d: %d frames could not be changed", h, n)
+			b.t.Errorf("%+v: %d frames could not be changed", p, n)
 		}
 		check(b.t, a.Close())
 	}
@@ -223,6 +228,84 @@ func TestList(t *testing.T) {
 	}
 }
 
+// vlan gives the router a device for VLAN 100.
+func (b *bench) vlan(reorderHdr bool) {
+	b.t.Helper()
+	vlan := &netlink.Vlan{LinkAttrs: netlink.NewLinkAttrs(), VlanId: 100, ReorderHdr: &reorderHdr}
+	vlan.Name, vlan.ParentIndex = "r0.100", b.router.link("r0").Attrs().Index
+	err := b.router.nl.LinkAdd(vlan)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		b.t.Skip("needs vlan")
+	}
+	check(b.t, err)
+	check(b.t, b.router.nl.LinkSetUp(b.router.link("r0.100")))
+}
+
+func tagged(f []byte) []byte {
+	return slices.Concat(f[:12], []byte{0x81, 0, 0, 100}, f[12:])
+}
+
+// Where the tag of a frame is decides about headroom and mac_len at seg6.
+func TestTags(t *testing.T) {
+	needRoot(t)
+	backends, _ := probe.Supported()
+	for _, c := range []tags{
+		{true, false, headroom.Veth, 20, 14, []call{{probe.DirectL2, 14}, {probe.CowHeader, 128}}},
+		{true, true, headroom.Veth, 20, 14, []call{{probe.DirectL2, 14}, {probe.CowHeader, 128}}},
+		{true, false, 64, 64, 14, []call{{probe.DirectL2, 14}, {probe.CowHeader, 64}}},
+		{true, true, 64, 64, 14, []call{{probe.DirectL2, 14}, {probe.CowHeader, 64}}},
+		{false, false, headroom.Veth, 20, 18, []call{{probe.DirectL2, 18}, {probe.CowHeader, 128}}},
+		{false, false, 64, 64, 18, []call{{probe.DirectL2, 18}, {probe.CowHeader, 64}}},
+		// The tag that was taken out leaves the room into which
+		// vlan_do_receive puts it back.
+		{false, true, headroom.Veth, 20, 18, []call{{probe.DirectL2, 18}, {probe.CowHeader, 128}}},
+	} {
+		for _, backend := range backends {
+			c.test(t, backend)
+		}
+	}
+}
+
+type tags struct {
+	reorderHdr, accel bool
+	asked             headroom.Headroom
+	hr, macLen        int
+	want              []call
+}
+
+func (c tags) test(t *testing.T, backend probe.Backend) {
+	t.Helper()
+	b := newBench(t)
+	b.vlan(c.reorderHdr)
+	p := b.open(backend)
+	if b.fixed(p) {
+		t.Skip("needs a kernel whose L2 modes call pskb_expand_head for every packet")
+	}
+	// 40 + 8 + 2 * 16 for the headers, 16 for the link layer.
+	b.encapsulate(seg6.ModeL2Encap, 2)
+	_, undo := b.apply(headroom.Profile{Headroom: c.asked, AccelVLAN: c.accel})
+	defer undo()
+	f := frame(t, 64)
+	for _, packet := range b.observe(p, tagged(f), 2) {
+		e, _ := packet.Entry()
+		got := []any{e.Device, e.State.Headroom, e.State.MacLen, calls(packet)}
+		if d := cmp.Diff([]any{"r0.100", c.hr, c.macLen, c.want}, got); d != "" {
+			t.Errorf("%s, %+v: device, headroom, mac_len, calls (-want +got):\n%s", backend, c, d)
+		}
+		received := packet.Events[0]
+		if s := received.State; received.Kind != probe.Receive || received.Device != "r0" || s.VLAN != c.accel || c.accel && s.VLANTCI != 100 {
+			t.Errorf("%s, %+v: %s at %s with accelerated tag %v %d", backend, c, received.Kind, received.Device, s.VLAN, s.VLANTCI)
+		}
+	}
+	inner := f
+	if !c.reorderHdr {
+		inner = tagged(f)
+	}
+	if d := cmp.Diff(inner, b.last[14+40+8+2*16:]); d != "" {
+		t.Errorf("%s, %+v: inner frame (-want +got):\n%s", backend, c, d)
+	}
+}
+
 // A VLAN device that leaves the tag in the frame (reorder_hdr off) makes mac_len
 // 18, and the room of 16 that seg6 keeps for the link layer too small. Where the
 // rounding of skb_cow_head does not hide it, the MAC header then begins before
@@ -233,14 +316,9 @@ func TestMACHeaderOfVLAN(t *testing.T) {
 		t.Skip("needs a guest: kernels with the defect overwrite their memory")
 	}
 	b := newBench(t)
-	off := false
-	vlan := &netlink.Vlan{LinkAttrs: netlink.NewLinkAttrs(), VlanId: 100, ReorderHdr: &off}
-	vlan.Name, vlan.ParentIndex = "r0.100", b.router.link("r0").Attrs().Index
-	check(t, b.router.nl.LinkAdd(vlan))
-	check(t, b.router.nl.LinkSetUp(b.router.link("r0.100")))
+	b.vlan(false)
 	p := b.open(probe.Fentry) // which sees ip6_forward
-	f := frame(t, 64)
-	f = slices.Concat(f[:12], []byte{0x81, 0, 0, 100}, f[12:])
+	f := tagged(frame(t, 64))
 	defer b.arrive(32, headroom.NotCloned)()
 	for _, c := range []struct {
 		mode seg6.Mode

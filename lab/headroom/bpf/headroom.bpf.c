@@ -23,6 +23,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 __u32 target;	/* headroom at the network header; 0 leaves it */
 __u32 clone;	/* send a clone in place of the frame */
+__u32 accelerate;	/* take the tag out of the frame, as a driver does */
 
 __u64 failed;
 
@@ -63,27 +64,32 @@ static __always_inline int add_headroom(struct __sk_buff *skb, __u32 n)
 	return bpf_skb_adjust_room(skb, -(__s32)n, BPF_ADJ_ROOM_MAC, 0);
 }
 
+/* Puts the TCI beside the frame, or with both EtherTypes into it. */
+static __always_inline int put_tag(struct __sk_buff *skb, __u8 tag[6])
+{
+	if (accelerate)
+		return bpf_skb_vlan_push(skb, __builtin_bswap16(ETH_P_8021Q), tag[2] << 8 | tag[3]);
+	return bpf_skb_adjust_room(skb, VLAN_HLEN, BPF_ADJ_ROOM_MAC, 0) ||
+	       bpf_skb_store_bytes(skb, 12, tag, 6, 0);
+}
+
 /*
- * bpf_skb_adjust_room wants IP behind the Ethernet header. A tag that is part
- * of the frame is taken out meanwhile. Putting it back makes it an accelerated
- * one, which a second tag pushes into the frame.
+ * bpf_skb_adjust_room wants IP behind the Ethernet header, so that a tag that is
+ * part of the frame is taken out meanwhile.
  */
 static __always_inline int set_headroom(struct __sk_buff *skb)
 {
-	__be16 vlan = __builtin_bswap16(ETH_P_8021Q);
-	bool tagged = skb->protocol == vlan;
+	bool tagged = skb->protocol == __builtin_bswap16(ETH_P_8021Q);
 	__u32 base = tagged ? BASE + VLAN_HLEN : BASE;
-	__u16 tci = 0;
+	bool grow = target > base;
+	__u8 tag[6];
 
-	if (target <= base)
-		return 0;
-	if (tagged && (bpf_skb_load_bytes(skb, ETH_HLEN, &tci, sizeof(tci)) || bpf_skb_vlan_pop(skb)))
+	tagged = tagged && (grow || accelerate);
+	if (tagged && (bpf_skb_load_bytes(skb, 12, tag, sizeof(tag)) || bpf_skb_vlan_pop(skb)))
 		return -1;
-	if (add_headroom(skb, target - base))
+	if (grow && add_headroom(skb, target - base))
 		return -1;
-	tci = __builtin_bswap16(tci);
-	return tagged && (bpf_skb_vlan_push(skb, vlan, tci) || bpf_skb_vlan_push(skb, vlan, tci) ||
-			  bpf_skb_vlan_pop(skb));
+	return tagged ? put_tag(skb, tag) : 0;
 }
 
 SEC("tcx/egress")
