@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -34,6 +35,12 @@ func init() {
 func probeLwtunnelHooks() error {
 	const path = "/proc/sys/net/netfilter/nf_hooks_lwtunnel"
 	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && inGuest.Load() {
+		if err := loadModule("nf_conntrack"); err != nil {
+			return err
+		}
+		b, err = os.ReadFile(path)
+	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return feature.Absent(err)
@@ -41,6 +48,20 @@ func probeLwtunnelHooks() error {
 		return fmt.Errorf("read the switch: %w", err)
 	case strings.TrimSpace(string(b)) != "1" && !inGuest.Load():
 		return feature.Absent(fmt.Errorf("%s is 0, and once set it stays 1 until the next boot: only guests are changed", path))
+	}
+	return nil
+}
+
+// loadModule asks for a module as the kernel would (call_modprobe). That there
+// is none is no error.
+func loadModule(name string) error {
+	helper, err := os.ReadFile("/proc/sys/kernel/modprobe")
+	if err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
+	}
+	err = exec.Command(strings.TrimSpace(string(helper)), "-q", "--", name).Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return fmt.Errorf("load %s: %w", name, err)
 	}
 	return nil
 }
