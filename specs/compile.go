@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"seg6lab/lab"
+	"seg6lab/lab/feature"
 	"seg6lab/lab/headroom"
 	"seg6lab/lab/topology"
 	"seg6lab/lab/topology/strictyaml"
@@ -71,6 +72,11 @@ func (c *Case) compile() error {
 	k := &compiler{c: c, topology: c.Topology}
 	if len(c.File.Steps) == 0 {
 		k.fail(c.File.ValueAt("steps"), "a case needs at least one step")
+	}
+	for i, name := range c.File.Requires {
+		if known := feature.Names(); !slices.Contains(known, name) {
+			k.fail(c.File.ValueAt(strictyaml.Item("requires", i)), "no feature is called %q%s", name, strictyaml.Suggest(name, known))
+		}
 	}
 	if c.File.Fix != "" {
 		if _, err := findFix(c.File.Fix); err != nil {

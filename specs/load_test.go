@@ -71,6 +71,7 @@ func TestMistakes(t *testing.T) {
 		{"a step that does nothing", on("steps:\n  - ▸about: x"), "either send or run"},
 		{"a step that does two things", on("steps: [▸{send: {from: a:eth0, packet: 'Ether()'}, run: {node: a, command: 'true'}}]"), "either send or run"},
 
+		{"no such feature", on("requires: [vrf, ▸vlam]\nsteps: [{run: {node: a, command: 'true'}}]"), `did you mean "vlan"`},
 		{"no such topology", "case: c\ntopology: ▸p2q\nsteps: [{run: {node: a, command: 'true'}}]\n", `did you mean "p2p"`},
 		{"no such topology file", "case: c\ntopology: ▸./p2p.yaml\nsteps: [{run: {node: a, command: 'true'}}]\n", "no such file"},
 		{"overlay of a node that is not there", on("with: {c: ▸{run: ['true']}}\nsteps: [{run: {node: a, command: 'true'}}]"), "no node c"},
