@@ -153,14 +153,15 @@ func TestFramesOnFullDisk(t *testing.T) {
 // TestCancel ends a run in the middle of a command and of a wait.
 func TestCancel(t *testing.T) {
 	needRoot(t)
+	seconds := fmt.Sprintf("1234.%d", os.Getpid()) // no other test process's
 	for _, c := range []struct{ name, step string }{
-		{"command", "{run: {node: a, command: 'touch MARK; exec sleep 1234.5'}}"},
-		{"command and child", "{run: {node: a, command: 'sleep 1234.5 & touch MARK; wait'}}"},
+		{"command", "{run: {node: a, command: 'touch MARK; exec sleep SECONDS'}}"},
+		{"command and child", "{run: {node: a, command: 'sleep SECONDS & touch MARK; wait'}}"},
 		{"wait", "{run: {node: a, command: 'touch MARK'}, expect: [{at: b:eth0, packet: 'Ether()/IPv6()'}], within: 100s}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mark := filepath.Join(t.TempDir(), "mark")
-			theCase := loadCases(t, on("steps: ["+strings.ReplaceAll(c.step, "MARK", mark)+"]"))[0]
+			theCase := loadCases(t, on("steps: ["+strings.NewReplacer("MARK", mark, "SECONDS", seconds).Replace(c.step)+"]"))[0]
 			interrupt := errors.New("interrupted by the test")
 			ctx, cancel := context.WithCancelCause(context.Background())
 			done := make(chan *Result, 1)
@@ -179,7 +180,7 @@ func TestCancel(t *testing.T) {
 				t.Fatal("the run does not end")
 			}
 			noLab(t)
-			if pids := processes("sleep\x001234.5\x00"); len(pids) > 0 {
+			if pids := processes("sleep\x00" + seconds + "\x00"); len(pids) > 0 {
 				t.Errorf("processes %v are left", pids)
 			}
 		})
