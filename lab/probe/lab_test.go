@@ -117,6 +117,21 @@ func (s *space) sendUDP(to string, count int) {
 	}
 }
 
+// tap makes a TAP device and gives its descriptor.
+func (s *space) tap(name string, flags uint16) int {
+	s.t.Helper()
+	var fd int
+	s.do(func() {
+		fd = must(unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0))(s.t)
+		req := must(unix.NewIfreq(name))(s.t)
+		req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | flags)
+		check(s.t, unix.IoctlIfreq(fd, unix.TUNSETIFF, req))
+	})
+	s.t.Cleanup(func() { unix.Close(fd) })
+	check(s.t, s.nl.LinkSetUp(s.link(name)))
+	return fd
+}
+
 // A bench is sender, router and receiver in a row: frames are sent into s0 and
 // leave the router by r1, whose neighbour is d0.
 type bench struct {

@@ -69,9 +69,13 @@ type Probe struct {
 
 	mu      sync.Mutex
 	records []bpfRecord
+	refused uint64 // events beyond maxRecords
 	flushed chan struct{}
 	done    chan struct{}
 }
+
+// maxRecords bounds what waits for Collect, to some 110 MB.
+const maxRecords = 1 << 18
 
 // programs names those of each backend; the rest of the object serves both.
 var programs = map[Backend][]string{
@@ -102,7 +106,8 @@ func Supported() (ok []Backend, missing map[Backend]error) {
 }
 
 // Open starts to observe. The error wraps ErrUnsupported when the kernel lacks
-// what the backend needs.
+// what the backend needs. With the tracepoint backend the namespaces live at
+// least until Close.
 func Open(o Options) (*Probe, error) {
 	if o.Backend != Auto {
 		return open(o, o.Backend)
@@ -187,6 +192,11 @@ func load(b Backend, buffer int) (*ebpf.Collection, error) {
 		spec.Maps[bpfMapRecords].MaxEntries = uint32(buffer)
 	}
 	coll, err := ebpf.NewCollection(spec)
+	for _, short := range []error{unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.EAGAIN} {
+		if errors.Is(err, short) {
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
@@ -322,6 +332,8 @@ func (p *Probe) read() {
 				close(p.flushed)
 				p.flushed = nil
 			}
+		case err == nil && len(p.records) >= maxRecords:
+			p.refused++
 		case err == nil && len(rec.RawSample) >= int(unsafe.Sizeof(bpfRecord{})):
 			// The programs and this process share the machine's layout.
 			p.records = append(p.records, *(*bpfRecord)(unsafe.Pointer(&rec.RawSample[0])))
@@ -336,13 +348,16 @@ func (p *Probe) read() {
 // Backend tells which backend observes.
 func (p *Probe) Backend() Backend { return p.backend }
 
-// Lost is the number of events that found the buffer full since Open.
+// Lost is the number of events since Open that found the buffer full, or a
+// quarter of a million events that nobody had collected.
 func (p *Probe) Lost() (uint64, error) {
 	var n uint64
 	if err := p.coll.Variables[bpfVarLost].Get(&n); err != nil {
 		return 0, fmt.Errorf("probe: lost events: %w", err)
 	}
-	return n, nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return n + p.refused, nil
 }
 
 // ErrLost is wrapped by the error of Collect when events were lost.

@@ -306,6 +306,44 @@ func (c tags) test(t *testing.T, backend probe.Backend) {
 	}
 }
 
+// A TAP device with IFF_NAPI_FRAGS hands frames to napi_gro_frags in the pieces
+// in which they were written. Headers outside the first piece are pulled into the
+// head.
+func TestPulls(t *testing.T) {
+	needBackends(t, probe.Fentry)
+	b := newBench(t)
+	b.encapsulate(seg6.ModeEncap, 1)
+	tap := b.router.tap("t0", unix.IFF_NAPI|unix.IFF_NAPI_FRAGS)
+	p := b.open(probe.Fentry)
+	f := frame(t, 64)
+	copy(f, b.router.link("t0").Attrs().HardwareAddr)
+	for _, c := range []struct {
+		first, want int
+	}{
+		// The Ethernet header alone: the IPv6 and the UDP header are pulled.
+		{14, 2},
+		{14 + 40 + 8, 0},
+		{len(f), 0},
+	} {
+		pieces := [][]byte{f[:c.first]}
+		if c.first < len(f) {
+			pieces = append(pieces, f[c.first:])
+		}
+		must(unix.Writev(tap, pieces))(t)
+		b.await(1)
+		packets := must(p.Collect(t.Context()))(t).Seg6Packets("router")
+		if len(packets) != 1 {
+			t.Fatalf("seg6 encapsulated %d packets, want 1", len(packets))
+		}
+		if got := packets[0].Calls("__pskb_pull_tail", probe.Anywhere); got != c.want {
+			t.Errorf("%d bytes first: %d calls of __pskb_pull_tail, want %d", c.first, got, c.want)
+		}
+		if e, _ := packets[0].Entry(); (e.State.Frags > 0) != (len(pieces) > 1) {
+			t.Errorf("%d bytes first: %d fragments at seg6", c.first, e.State.Frags)
+		}
+	}
+}
+
 // A VLAN device that leaves the tag in the frame (reorder_hdr off) makes mac_len
 // 18, and the room of 16 that seg6 keeps for the link layer too small. Where the
 // rounding of skb_cow_head does not hide it, the MAC header then begins before
