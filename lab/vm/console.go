@@ -27,39 +27,45 @@ func (r *Report) Error() string {
 
 // complaints are the reports that fail a run, in the words of the kernel. The
 // first row that matches a line names it.
-var complaints = []struct {
-	kind    string
-	pattern *regexp.Regexp
-}{
-	{"KASAN", regexp.MustCompile(`BUG: KASAN: `)},                                                                                       // mm/kasan/report.c
-	{"KCSAN", regexp.MustCompile(`BUG: KCSAN: `)},                                                                                       // kernel/kcsan/report.c
-	{"KFENCE", regexp.MustCompile(`BUG: KFENCE: `)},                                                                                     // mm/kfence/report.c
-	{"KMSAN", regexp.MustCompile(`BUG: KMSAN: `)},                                                                                       // mm/kmsan/report.c
-	{"UBSAN", regexp.MustCompile(`UBSAN: `)},                                                                                            // lib/ubsan.c
-	{"memory leak", regexp.MustCompile(`kmemleak: \d+ new suspected memory leaks`)},                                                     // mm/kmemleak.c
-	{"panic", regexp.MustCompile(`Kernel panic - not syncing`)},                                                                         // kernel/panic.c
-	{"soft lockup", regexp.MustCompile(`watchdog: BUG: soft lockup`)},                                                                   // kernel/watchdog.c
-	{"hard lockup", regexp.MustCompile(`Watchdog detected hard LOCKUP`)},                                                                // kernel/watchdog.c
-	{"oops", regexp.MustCompile(`BUG: (unable to handle|kernel NULL pointer|scheduling while atomic|sleeping function|workqueue)`)},     // arch/x86/mm/fault.c, kernel/sched/core.c
-	{"oops", regexp.MustCompile(`(kernel BUG at |Oops: |general protection fault|Internal error:|stack-protector:|divide error:)`)},     // lib/bug.c, arch/x86/kernel/traps.c
-	{"slab corruption", regexp.MustCompile(`BUG [\w.-]+ ?(\(.*\))?: `)},                                                                 // mm/slub.c, slab_bug
-	{"page state", regexp.MustCompile(`BUG: Bad (page|rss)`)},                                                                           // mm/page_alloc.c
-	{"lockdep", regexp.MustCompile(`WARNING: (possible|inconsistent|suspicious|bad unlock|nested lock|held lock|lock held|Nested)`)},    // kernel/locking/lockdep.c
-	{"lockdep", regexp.MustCompile(`(INFO: trying to register non-static key|BUG: .*lock.* (bad magic|wrong|recursion|lockup))`)},       // kernel/locking
-	{"warning", regexp.MustCompile(`WARNING: (CPU: \d+ PID: \d+ at |\S+:\d+ at )`)},                                                     // kernel/panic.c, __warn
-	{"hung task", regexp.MustCompile(`INFO: task .* blocked (for more than|in I/O wait for more than)`)},                                // kernel/hung_task.c
-	{"RCU stall", regexp.MustCompile(`rcu: INFO: .* (self-)?detected (expedited )?stall`)},                                              // kernel/rcu/tree_stall.h
-	{"out of memory", regexp.MustCompile(`(invoked oom-killer|Out of memory: |Memory cgroup out of memory: |System is deadlocked on)`)}, // mm/oom_kill.c
-	{"reference leak", regexp.MustCompile(`unregister_netdevice: waiting for `)},                                                        // net/core/dev.c
+var complaints = []struct{ kind, pattern string }{
+	{"KASAN", `BUG: KASAN: `},                                   // mm/kasan/report.c
+	{"KCSAN", `BUG: KCSAN: `},                                   // kernel/kcsan/report.c
+	{"KFENCE", `BUG: KFENCE: `},                                 // mm/kfence/report.c
+	{"KMSAN", `BUG: KMSAN: `},                                   // mm/kmsan/report.c
+	{"UBSAN", `UBSAN: `},                                        // lib/ubsan.c
+	{"memory leak", `kmemleak: \d+ new suspected memory leaks`}, // mm/kmemleak.c
+	{"panic", `Kernel panic - not syncing`},                     // kernel/panic.c
+	{"soft lockup", `watchdog: BUG: soft lockup`},               // kernel/watchdog.c
+	{"hard lockup", `Watchdog detected hard LOCKUP`},            // kernel/watchdog.c
+	{"oops", `BUG: (unable to handle|kernel NULL pointer|scheduling while atomic|sleeping function|workqueue)`},     // arch/x86/mm/fault.c, kernel/sched/core.c
+	{"oops", `(kernel BUG at |Oops: |general protection fault|Internal error:|stack-protector:|divide error:)`},     // lib/bug.c, arch/x86/kernel/traps.c
+	{"slab corruption", `BUG [\w.-]+ ?(\(.*\))?: `},                                                                 // mm/slub.c, slab_bug
+	{"page state", `BUG: Bad (page|rss)`},                                                                           // mm/page_alloc.c
+	{"lockdep", `WARNING: (possible|inconsistent|suspicious|bad unlock|nested lock|held lock|lock held|Nested)`},    // kernel/locking/lockdep.c
+	{"lockdep", `(INFO: trying to register non-static key|BUG: .*lock.* (bad magic|wrong|recursion|lockup))`},       // kernel/locking
+	{"warning", `WARNING: (CPU: \d+ PID: \d+ at |\S+:\d+ at )`},                                                     // kernel/panic.c, __warn
+	{"hung task", `INFO: task .* blocked (for more than|in I/O wait for more than)`},                                // kernel/hung_task.c
+	{"RCU stall", `rcu: INFO: .* (self-)?detected (expedited )?stall`},                                              // kernel/rcu/tree_stall.h
+	{"out of memory", `(invoked oom-killer|Out of memory: |Memory cgroup out of memory: |System is deadlocked on)`}, // mm/oom_kill.c
+	{"reference leak", `unregister_netdevice: waiting for `},                                                        // net/core/dev.c
 }
 
+// patterns are those of complaints. They are compiled when the first console is
+// read, for the agent, which reads none, starts under emulation.
+var patterns = sync.OnceValue(func() (compiled []*regexp.Regexp) {
+	for _, c := range complaints {
+		compiled = append(compiled, regexp.MustCompile(c.pattern))
+	}
+	return compiled
+})
+
 // stamp is what printk.time puts before a line.
-var stamp = regexp.MustCompile(`^(\[ *\d+\.\d+\] ?)?`)
+var stamp = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\[ *\d+\.\d+\] ?)?`) })
 
 func classify(line string) (kind string, ok bool) {
-	for _, c := range complaints {
-		if c.pattern.MatchString(line) {
-			return c.kind, true
+	for i, p := range patterns() {
+		if p.MatchString(line) {
+			return complaints[i].kind, true
 		}
 	}
 	return "", false
@@ -156,7 +162,7 @@ func (c *console) look(line string) {
 		return
 	}
 	if kind, ok := classify(line); ok {
-		c.kind, c.line = kind, stamp.ReplaceAllString(line, "")
+		c.kind, c.line = kind, stamp().ReplaceAllString(line, "")
 		c.timer = time.AfterFunc(reportQuiet, c.flush)
 	}
 }

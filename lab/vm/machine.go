@@ -165,9 +165,11 @@ func boot(ctx context.Context, cfg Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.prepare(ctx); err != nil {
-		m.Close()
-		return nil, err
+	if cfg.HostFiles {
+		if err := m.shareHost(ctx); err != nil {
+			m.Close()
+			return nil, err
+		}
 	}
 	m.ReadyAfter = time.Since(start)
 	return m, nil
@@ -255,7 +257,11 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 		err = m.hv.monitor.cont(wait)
 	}
 	if err != nil {
-		err = m.explain(err)
+		if wait.Err() != nil {
+			err = m.withConsole(err)
+		} else {
+			err = m.explain(err)
+		}
 		m.Close()
 		return nil, err
 	}
@@ -267,7 +273,7 @@ func bootKernel(ctx context.Context, cfg Config, qemu string, accel Accel, mods 
 }
 
 // await waits for the agent and gives it the core modules, which are
-// decompressed while the kernel boots.
+// decompressed while the kernel boots, and the time.
 func (m *Machine) await(ctx context.Context, begin time.Time) error {
 	type result struct {
 		archive []byte
@@ -290,8 +296,10 @@ func (m *Machine) await(ctx context.Context, begin time.Time) error {
 	if r.err != nil {
 		return r.err
 	}
-	_, err := m.call(ctx, request{Op: "modules"}, bytes.NewReader(r.archive), nil, nil)
-	return err
+	if _, err := m.call(ctx, request{Op: "modules"}, bytes.NewReader(r.archive), nil, nil); err != nil {
+		return err
+	}
+	return m.fresh(ctx)
 }
 
 // start runs QEMU, stopped before the guest's first instruction.
@@ -386,18 +394,13 @@ func (m *Machine) Close() error {
 	return nil
 }
 
-// prepare gives a guest what it cannot have kept from when it was saved, and
-// the host's files if it is to have them.
-func (m *Machine) prepare(ctx context.Context) error {
+// fresh gives a guest what it must not share with others: the time, and random
+// numbers of its own. Its boot id is made from those when it is first read.
+func (m *Machine) fresh(ctx context.Context) error {
 	seed := make([]byte, 64)
 	rand.Read(seed)
-	if _, err := m.call(ctx, request{Op: "fresh", Clock: time.Now().UnixNano(), Seed: seed}, nil, nil, nil); err != nil {
-		return err
-	}
-	if m.cfg.HostFiles {
-		return m.shareHost(ctx)
-	}
-	return nil
+	_, err := m.call(ctx, request{Op: "fresh", Clock: time.Now().UnixNano(), Seed: seed}, nil, nil, nil)
+	return err
 }
 
 // receive sorts what the agent sends.
@@ -493,11 +496,15 @@ func (m *Machine) callResized(ctx context.Context, req request, in io.Reader, st
 		delete(m.calls, id)
 		m.mu.Unlock()
 	}()
-	if err := m.out.write(kindRequest, id, b); err != nil {
-		return reply{}, m.explain(err)
-	}
+	// A guest that hangs reads nothing: whatever is sent to it, nobody waits for that alone.
 	inErr := make(chan error, 1)
-	go func() { inErr <- m.sendInput(c, id, in) }()
+	go func() {
+		err := m.out.write(kindRequest, id, b)
+		if err == nil {
+			err = m.sendInput(c, id, in)
+		}
+		inErr <- err
+	}()
 	for {
 		select {
 		case r := <-c.reply:
@@ -511,16 +518,16 @@ func (m *Machine) callResized(ctx context.Context, req request, in io.Reader, st
 			return r, nil
 		case err := <-inErr:
 			if err != nil {
-				_ = m.out.write(kindCancel, id, nil)
+				go m.out.write(kindCancel, id, nil)
 				return reply{}, m.explain(err)
 			}
 		case size := <-resize:
 			b := binary.LittleEndian.AppendUint16(nil, size[0])
-			_ = m.out.write(kindResize, id, binary.LittleEndian.AppendUint16(b, size[1]))
+			go m.out.write(kindResize, id, binary.LittleEndian.AppendUint16(b, size[1]))
 		case <-m.dead:
 			return reply{}, m.Err()
 		case <-ctx.Done():
-			go m.out.write(kindCancel, id, nil) // a hung guest takes nothing
+			go m.out.write(kindCancel, id, nil)
 			return reply{}, m.withConsole(context.Cause(ctx))
 		}
 	}

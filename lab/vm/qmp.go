@@ -32,12 +32,16 @@ func (q *qmp) hello(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { q.conn.Close() })
 	defer stop()
 	if !q.in.Scan() {
-		return q.lost()
+		return q.lost(ctx)
 	}
 	return q.do(ctx, "qmp_capabilities", nil, nil)
 }
 
-func (q *qmp) lost() error {
+// lost is why the connection broke: ctx ended, which closes it, or QEMU did.
+func (q *qmp) lost(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err := q.in.Err(); err != nil {
 		return fmt.Errorf("QEMU monitor: %w", err)
 	}
@@ -68,6 +72,9 @@ func (q *qmp) doWith(ctx context.Context, f *os.File, command string, arguments 
 		oob = unix.UnixRights(int(f.Fd()))
 	}
 	if _, _, err := q.conn.WriteMsgUnix(append(b, '\n'), oob, nil); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return fmt.Errorf("QEMU monitor: %s: %w", command, err)
 	}
 	for q.in.Scan() {
@@ -88,5 +95,5 @@ func (q *qmp) doWith(ctx context.Context, f *os.File, command string, arguments 
 			return nil
 		}
 	}
-	return q.lost()
+	return q.lost(ctx)
 }

@@ -40,6 +40,10 @@ type manifest struct {
 // extent is a part of the guest's memory in use, in bytes; the file memory holds them end to end.
 type extent struct{ At, Len int64 }
 
+// restoreDeadline is when a saved guest that has not answered, which takes a
+// third of a second, is dropped.
+const restoreDeadline = 20 * time.Second
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // guestSources are what the agent is made of: a saved guest holds the agent of
@@ -269,9 +273,13 @@ func (s *saved) load(ctx context.Context, cfg Config, qemu string, accel Accel, 
 		return nil, err
 	}
 	m.Restored, m.Release, m.build, m.BootTime = true, mf.Release, mf.Build, mf.BootTime
-	wait, cancel := context.WithTimeoutCause(ctx, cfg.BootTimeout, errors.New("the saved guest did not come back"))
+	wait, cancel := context.WithTimeoutCause(ctx, min(cfg.BootTimeout, restoreDeadline), errors.New("the saved guest did not come back"))
 	defer cancel()
-	if err := s.resume(wait, m, mf); err != nil {
+	err = s.resume(wait, m, mf)
+	if err == nil {
+		err = m.fresh(wait)
+	}
+	if err != nil {
 		m.Close()
 		return nil, err
 	}
