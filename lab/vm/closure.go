@@ -25,20 +25,22 @@ func Closure(program string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("libraries of %s: %w", program, err)
 		}
-		if interpreter != "" && !seen[interpreter] {
-			seen[interpreter] = true
+		// By name: the C library asks for the loader that is there already.
+		if name := filepath.Base(interpreter); interpreter != "" && !seen[name] {
+			seen[name] = true
 			files = append(files, interpreter)
 		}
 		for _, n := range needed {
+			if seen[n] {
+				continue
+			}
+			seen[n] = true
 			lib := firstExisting(n)
 			if lib == "" {
 				return nil, fmt.Errorf("libraries of %s: no %s in %s", program, n, strings.Join(libraryDirs, ":"))
 			}
-			if !seen[lib] {
-				seen[lib] = true
-				files = append(files, lib)
-				queue = append(queue, lib)
-			}
+			files = append(files, lib)
+			queue = append(queue, lib)
 		}
 	}
 	return files, nil

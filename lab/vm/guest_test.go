@@ -281,11 +281,24 @@ func TestHangEndsAtTheDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("no answer in time"))
-	defer cancel()
-	_, err = m.Run(ctx, Cmd{Args: []string{self}, Env: []string{roleVariable + "=wait"}})
-	if err == nil || !strings.Contains(err.Error(), "no answer in time") {
-		t.Errorf("%v", err)
+	late := errors.New("no answer in time")
+	run := func(in io.Reader) error {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, late)
+		defer cancel()
+		_, err := m.Run(ctx, Cmd{Args: []string{self}, Env: []string{roleVariable + "=wait"}, Stdin: in})
+		return err
+	}
+	if err := run(nil); !errors.Is(err, late) {
+		t.Errorf("a command that never ends: %v", err)
+	}
+	// A guest that does nothing at all any more, not even take input.
+	if err := m.hv.monitor.do(t.Context(), "stop", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := run(endless{}); !errors.Is(err, late) {
+			t.Errorf("a guest that stands still: %v", err)
+		}
 	}
 }
 
