@@ -1,6 +1,7 @@
 # make demo   the main job: cases on this machine's kernel, bytes asserted
 # make test   every test
 # make test-kernels  every case on every kernel of ci/kernels
+# make test-selftests  the kernel's SRv6 selftests beside our cases
 # make bench  up and down of labs beside ip -batch
 # Each installs what it needs and says so; see README.md.
 
@@ -9,10 +10,11 @@ BIN := bin/seg6lab
 
 # Debian packages, by what needs them.
 RUN_PACKAGES  := iproute2 procps
-TEST_PACKAGES := $(RUN_PACKAGES) iputils-ping python3-scapy qemu-system-x86 tshark
+TEST_PACKAGES := $(RUN_PACKAGES) iptables iputils-ping python3-scapy qemu-system-x86 tshark
+SELFTEST_PACKAGES := $(TEST_PACKAGES) clang kmod libbpf-dev linux-libc-dev netcat-openbsd xz-utils
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kernels bench generate clean root packages-run packages-test
+.PHONY: build demo test test-kernels test-selftests bench generate clean root packages-run packages-test packages-selftests
 
 build: $(BIN)
 
@@ -32,6 +34,9 @@ test: root packages-test $(BIN)
 test-kernels: root packages-test $(BIN)
 	@ci/matrix.sh all
 
+test-selftests: root packages-selftests
+	@ci/selftests.sh
+
 bench: root packages-run
 	@$(GO) test -run '^$$' -bench . -benchtime 3x ./lab
 
@@ -49,3 +54,6 @@ packages-run:
 
 packages-test:
 	@ci/packages.sh $(TEST_PACKAGES)
+
+packages-selftests:
+	@ci/packages.sh $(SELFTEST_PACKAGES)
