@@ -24,7 +24,7 @@ it. Input, output and exit code are passed through, on a terminal too. Without a
 command the shell is run. The guest's kernel loads modules as on the host.
 
 A kernel is debian:VERSION, debian:VERSION:full, a bzImage, or a built tree. A
-warning or worse of the guest's kernel fails the run with its log.`,
+warning or worse of the guest's kernel fails the run with its log and exit code 1.`,
 		Example: `  seg6lab vm -- uname -r
   seg6lab vm --kernel debian:6.1 -- bash some_kernel_selftest.sh
   seg6lab vm --kernel ~/linux
@@ -50,10 +50,14 @@ warning or worse of the guest's kernel fails the run with its log.`,
 				args = []string{vm.Shell()}
 			}
 			exit, err := m.RunHere(cmd.Context(), args)
-			if err != nil {
-				return err
+			if cerr := m.Close(); err == nil {
+				err = cerr
 			}
-			if err := m.Close(); err != nil {
+			if report := (*vm.Report)(nil); errors.As(err, &report) {
+				fmt.Fprintf(os.Stderr, "seg6lab: %v\n", report)
+				return errNotHeld
+			}
+			if err != nil {
 				return err
 			}
 			if exit != 0 {
