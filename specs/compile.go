@@ -124,6 +124,10 @@ func (k *compiler) step(s *Step) step {
 			k.fail(s.Run.KeyAt("output"), "output goes with a command that succeeds: expected either fails or output")
 		}
 	}
+	if len(s.Expect) > maxExpect {
+		k.fail(s.KeyAt("expect"), "%d expectations: a step has at most %d", len(s.Expect), maxExpect)
+		return out
+	}
 	for _, e := range s.Expect {
 		out.expect = append(out.expect, k.expect(e, sent))
 	}

@@ -126,6 +126,7 @@ type guestBatch struct {
 	opts    RunOptions
 	kernel  *kernel.Kernel
 	place   string
+	frames  string // where captured frames go; empty as long as there are none
 	start   func(int)
 	done    func(int, *Result)
 }
@@ -268,7 +269,13 @@ func (b *guestBatch) collect(r *io.PipeReader) error {
 			return err
 		}
 		if result.Pcapng != "" {
-			result.Pcapng = filepath.Join(b.opts.framesDir(), filepath.Base(result.Pcapng))
+			dir, err := b.opts.framesDir()
+			if err != nil {
+				r.CloseWithError(err)
+				return err
+			}
+			result.Pcapng = filepath.Join(dir, filepath.Base(result.Pcapng))
+			b.frames = dir
 		}
 		if len(b.indexes) == 0 {
 			return errors.New("the guest gave more results than it had cases")
@@ -308,11 +315,10 @@ func (b *guestBatch) blameOne(verdict Verdict, err error) {
 	b.done(i, &Result{Case: b.cases[i].Name, File: b.cases[i].path, Verdict: verdict, Place: b.place, Failure: err.Error()})
 }
 
-// pull fetches the captured frames.
+// pull fetches the captured frames, if any were kept.
 func (b *guestBatch) pull(ctx context.Context, m *vm.Machine) error {
-	dir := b.opts.framesDir()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	if b.frames == "" {
+		return nil
 	}
-	return m.Pull(ctx, guestDir, dir)
+	return m.Pull(ctx, guestDir, b.frames)
 }

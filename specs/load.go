@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,19 +36,37 @@ var (
 
 // Shipped are the cases in the binary.
 func Shipped() ([]*Case, error) {
-	var cases []*Case
-	err := fs.WalkDir(shipped, "cases", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" {
+	cases, _, err := shippedNamed(func(string) bool { return true })
+	return cases, err
+}
+
+// caseName finds the name in a case file without reading the rest.
+var caseName = regexp.MustCompile(`(?m)^case:\s*(\S+)`)
+
+// shippedNamed are the cases in the binary whose file has a name that is wanted,
+// and the names of all files.
+func shippedNamed(want func(name string) bool) (cases []*Case, names []string, err error) {
+	err = fs.WalkDir(shipped, "cases", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(file) != ".yaml" {
 			return err
 		}
-		loaded, err := load(name, shippedFiles)
-		if errors.Is(err, errNoCase) {
+		src, err := shippedFiles.read(file)
+		if err != nil {
+			return err
+		}
+		name := caseName.FindSubmatch(src)
+		if name == nil {
+			return nil // a topology beside its cases
+		}
+		names = append(names, string(name[1]))
+		if !want(string(name[1])) {
 			return nil
 		}
+		loaded, err := loadText(file, src, shippedFiles)
 		cases = append(cases, loaded...)
 		return err
 	})
-	return cases, err
+	return cases, names, err
 }
 
 // LoadFile reads the cases of a file.
@@ -83,20 +102,17 @@ func find(arg string) ([]*Case, error) {
 	case isPath(arg):
 		return nil, err
 	}
-	all, err := Shipped()
+	file, _, _ := strings.Cut(arg, "/")
+	all, names, err := shippedNamed(func(name string) bool {
+		ok, err := path.Match(file, name)
+		return err == nil && ok
+	})
 	if err != nil {
 		return nil, err
 	}
-	var found []*Case
-	var names []string
-	for _, c := range all {
-		names = append(names, c.File.Case)
-		if matches(c, arg) {
-			found = append(found, c)
-		}
-	}
+	found := slices.DeleteFunc(all, func(c *Case) bool { return !matches(c, arg) })
 	if len(found) == 0 {
-		return nil, fmt.Errorf("there is no case or file %s%s", arg, strictyaml.Suggest(arg, slices.Compact(names)))
+		return nil, fmt.Errorf("there is no case or file %s%s", arg, strictyaml.Suggest(arg, names))
 	}
 	return found, nil
 }
@@ -107,11 +123,12 @@ func isPath(arg string) bool {
 }
 
 func matches(c *Case, pattern string) bool {
-	if c.File.Case == pattern {
-		return true
+	for _, name := range []string{c.File.Case, c.Name} {
+		if ok, err := path.Match(pattern, name); err == nil && ok || name == pattern {
+			return true
+		}
 	}
-	ok, err := path.Match(pattern, c.Name)
-	return err == nil && ok
+	return false
 }
 
 func loadDir(dir string) ([]*Case, error) {

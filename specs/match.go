@@ -14,28 +14,40 @@ import (
 // matcher holds what arrived in a step against what was expected.
 type matcher struct {
 	step    step
-	met     []int                     // frames that met each expectation
-	arrived []string                  // the first frame that met each, as an expression
-	others  map[topology.End][][]byte // frames that met none
+	met     []int                     // frames given to each expectation
+	arrived []string                  // one of them, as an expression
+	given   map[set][]int             // of met, the frames that meet just this set
+	others  map[topology.End][][]byte // frames that no expectation has room for
 }
+
+// set is a set of a step's expectations, by their index.
+type set uint64
+
+// maxExpect is the number of expectations of a step that a set can hold.
+const maxExpect = 64
+
+func (s set) has(i int) bool { return s>>i&1 != 0 }
 
 func newMatcher(s step) *matcher {
 	return &matcher{
 		step:    s,
 		met:     make([]int, len(s.expect)),
 		arrived: make([]string, len(s.expect)),
+		given:   make(map[set][]int),
 		others:  make(map[topology.End][][]byte),
 	}
 }
 
-// add gives a frame that arrived at an end to the first expectation that it
-// meets and that waits for more.
+// add gives a frame that arrived at an end to an expectation that it meets.
 func (m *matcher) add(at topology.End, frame []byte) {
+	var meets set
 	for i, e := range m.step.expect {
-		if e.End != at || e.packet == nil || m.met[i] >= e.count || e.packet.Diff(frame, e.Exact) != nil {
-			continue
+		if e.End == at && e.packet != nil && e.packet.Diff(frame, e.Exact) == nil {
+			meets |= 1 << i
 		}
-		if m.met[i]++; m.met[i] == 1 {
+	}
+	if i, ok := m.give(meets); ok {
+		if m.arrived[i] == "" {
 			m.arrived[i] = traffic.Dissect(frame).String()
 		}
 		return
@@ -44,6 +56,54 @@ func (m *matcher) add(at topology.End, frame []byte) {
 		return
 	}
 	m.others[at] = append(m.others[at], frame)
+}
+
+// give finds room for a frame that meets the expectations of a set. Where they
+// are full, frames given before move on to others that they meet as well: a
+// general expectation must not keep a frame from a particular one.
+func (m *matcher) give(meets set) (expectation int, ok bool) {
+	type step struct {
+		from  int // the expectation that gives a frame up, -1 for the new frame
+		frame set // what that frame meets
+	}
+	reached := make(map[int]step)
+	var queue []int
+	reach := func(by step) {
+		for i := range m.step.expect {
+			if _, seen := reached[i]; !seen && by.frame.has(i) {
+				reached[i] = by
+				queue = append(queue, i)
+			}
+		}
+	}
+	reach(step{-1, meets})
+	for len(queue) > 0 {
+		i := queue[0]
+		queue = queue[1:]
+		if m.met[i] >= m.step.expect[i].count {
+			for frame, n := range m.given {
+				if n[i] > 0 {
+					reach(step{i, frame})
+				}
+			}
+			continue
+		}
+		m.met[i]++
+		for {
+			by := reached[i]
+			if m.given[by.frame] == nil {
+				m.given[by.frame] = make([]int, len(m.step.expect))
+			}
+			m.given[by.frame][i]++
+			if by.from < 0 {
+				return i, true
+			}
+			m.given[by.frame][by.from]--
+			m.arrived[i], m.arrived[by.from] = m.arrived[by.from], ""
+			i = by.from
+		}
+	}
+	return 0, false
 }
 
 // expectsControl tells whether a packet of this kind of control is expected at

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -113,8 +114,13 @@ func RunMatrix(ctx context.Context, cases []*Case, kernels []string, opts RunOpt
 	}
 	all := make([][]*Result, len(kernels))
 	ran := make([]bool, len(cases)) // with one kernel at least
+	frames := opts.Frames
 	for k, name := range kernels {
 		opts.Kernel = name
+		if frames != "" {
+			// Each kernel has frames of the same cases.
+			opts.Frames = filepath.Join(frames, strings.NewReplacer("/", "_", ":", "-").Replace(name))
+		}
 		results, err := RunAll(ctx, cases, opts)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package specs
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -163,6 +164,10 @@ func writeFile(path string, write func(io.Writer) error) error {
 	}
 	if err := write(f); err != nil {
 		f.Close()
+		var named *os.PathError // which names the file itself
+		if errors.As(err, &named) {
+			return err
+		}
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return f.Close()

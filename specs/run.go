@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,12 +53,17 @@ type Options struct {
 	discard bool // keep no frames
 }
 
-func (o Options) framesDir() string {
-	if o.Frames != "" {
-		return o.Frames
+// framesDir makes the directory for captured frames.
+func (o Options) framesDir() (string, error) {
+	if o.Frames == "" {
+		return temporaryFrames()
 	}
-	return filepath.Join(os.TempDir(), "seg6lab-frames")
+	return o.Frames, os.MkdirAll(o.Frames, 0o755)
 }
+
+// temporaryFrames is one new directory for the life of the process, which
+// nobody else writes to.
+var temporaryFrames = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "seg6lab-frames-") })
 
 // Run runs a case on this machine's kernel: it builds the lab, does the steps
 // and takes the lab down, whatever happens. This is the one runner of cases:
@@ -375,7 +381,12 @@ func (e *ends) wait(ctx context.Context, m *matcher, patience int) error {
 	// What must not come can still come.
 	quiet := settle
 	if m.expectsNothing() {
-		if quiet = defaultNothing * time.Duration(patience); m.step.Within != 0 {
+		// What the kernel does with a frame it does at once: a slow machine
+		// needs little more time.
+		if quiet = defaultNothing; patience > 1 {
+			quiet *= 2
+		}
+		if m.step.Within != 0 {
 			quiet = within
 		}
 	}
@@ -400,10 +411,11 @@ func keepFrames(e *ends, c *Case, opts Options, r *Result, failure error) error 
 	if opts.discard || !opts.KeepAll && !errors.As(failure, &failed) || len(e.names) == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(opts.framesDir(), 0o755); err != nil {
+	dir, err := opts.framesDir()
+	if err != nil {
 		return err
 	}
-	path := filepath.Join(opts.framesDir(), strings.ReplaceAll(c.Name, "/", "_")+".pcapng")
+	path := filepath.Join(dir, strings.ReplaceAll(c.Name, "/", "_")+".pcapng")
 	if err := writeFile(path, func(w io.Writer) error { return e.capture.WritePcapng(w) }); err != nil {
 		return err
 	}
