@@ -74,6 +74,7 @@ run it, 4 the lab itself failed.`,
 		newVMCommand(),
 		newKernelCommand(),
 		newSweepCommand(),
+		newHeadroomCommand(),
 		newGuestCommand(),
 		newSweepGuestCommand(),
 	)
