@@ -87,11 +87,12 @@ func (f sweepFlags) options() (o sweep.Options, err error) {
 		}
 	}
 	if f.profile != "" {
-		p, err := skb.ParseProfile(strings.TrimPrefix(f.profile, "none"))
-		if err != nil {
-			return o, err
+		o.Profile = &skb.Profile{}
+		if f.profile != "none" {
+			if *o.Profile, err = skb.ParseProfile(f.profile); err != nil {
+				return o, err
+			}
 		}
-		o.Profile = &p
 	}
 	return o, o.Grid.Check()
 }
@@ -138,28 +139,34 @@ func runSweep(cmd *cobra.Command, f sweepFlags) error {
 		}
 	}
 	r.Took = time.Since(start)
-	if err != nil && len(r.Results) == 0 {
-		return guestError(err)
+	if err != nil {
+		err = guestError(err)
+		if len(r.Results) == 0 {
+			return err
+		}
 	}
 	// What was measured before an error is worth keeping.
-	return errors.Join(err, writeSweep(cmd, f, r))
+	if werr := writeSweep(cmd, f, r); err == nil {
+		err = werr
+	}
+	return err
 }
 
 func writeSweep(cmd *cobra.Command, f sweepFlags, r *sweep.Report) error {
-	files := []struct {
+	in := func(name string) string {
+		if f.report == "" {
+			return ""
+		}
+		return filepath.Join(f.report, name)
+	}
+	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
-	}{{f.csv, r.WriteCSV}, {f.svg, r.WriteSVG}}
-	if f.report != "" {
-		for i, name := range []string{"sweep.csv", "sweep.svg", "sweep.txt"} {
-			write := []func(io.Writer) error{r.WriteCSV, r.WriteSVG, r.WriteSummary}[i]
-			files = append(files, struct {
-				name  string
-				write func(io.Writer) error
-			}{filepath.Join(f.report, name), write})
-		}
-	}
-	for _, file := range files {
+	}{
+		{f.csv, r.WriteCSV}, {in("sweep.csv"), r.WriteCSV},
+		{f.svg, r.WriteSVG}, {in("sweep.svg"), r.WriteSVG},
+		{in("sweep.txt"), r.WriteSummary},
+	} {
 		if file.name == "" {
 			continue
 		}
@@ -167,7 +174,6 @@ func writeSweep(cmd *cobra.Command, f sweepFlags, r *sweep.Report) error {
 			return err
 		}
 	}
-	out := cmd.OutOrStdout()
 	if f.asJSON {
 		counts := map[sweep.Verdict]int{}
 		for _, v := range []sweep.Verdict{sweep.Agrees, sweep.Differs, sweep.Died, sweep.Unreached, sweep.Unsupported} {
@@ -182,7 +188,7 @@ func writeSweep(cmd *cobra.Command, f sweepFlags, r *sweep.Report) error {
 		if err != nil {
 			return err
 		}
-	} else if err := r.WriteSummary(out); err != nil {
+	} else if err := r.WriteSummary(cmd.OutOrStdout()); err != nil {
 		return err
 	}
 	switch {

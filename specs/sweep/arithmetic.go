@@ -58,24 +58,35 @@ type Kernel struct {
 	State   State
 }
 
-// told are the kernels that an account tells of.
-var told = []skb.Profile{{}, {skb.L2CowMacLenOnly}, {skb.L2Cow}}
+// accounted are the kernels that an account tells of, and roomy the one that it
+// adds where the MAC header does not fit.
+var (
+	accounted = []skb.Profile{{}, {skb.L2CowMacLenOnly}, {skb.L2Cow}}
+	roomy     = skb.Profile{skb.L2Cow, skb.MacHeaderRoom}
+)
 
 // Account works out an encapsulation by the model, on kernels before and after
 // the fixes of the L2 modes.
 func Account(e skb.Encapsulation) (*Arithmetic, error) {
 	a := &Arithmetic{}
-	for _, profile := range told {
+	add := func(profile skb.Profile) (*skb.Result, error) {
 		r, err := e.Run(profile, false)
+		if err == nil {
+			a.Kernels = append(a.Kernels, Kernel{profile, stateOf(r)})
+		}
+		return r, err
+	}
+	for _, profile := range accounted {
+		r, err := add(profile)
 		if err != nil {
 			return nil, err
 		}
-		s := State{Mac: int(r.Mac), Network: int(r.Network)}
-		for _, x := range r.Expansions {
-			s.Calls = append(s.Calls, Call{x.By, x.NHead, x.Copied})
-		}
 		a.Needed, a.Left = r.Needed, r.Left
-		a.Kernels = append(a.Kernels, Kernel{profile, s})
+	}
+	if a.Kernels[0].State.Outside() {
+		if _, err := add(roomy); err != nil {
+			return nil, err
+		}
 	}
 	a.Parts = parts(e, a.Needed)
 	return a, nil
@@ -139,7 +150,7 @@ func (a *Arithmetic) Write(out io.Writer) error {
 	for _, k := range a.Kernels {
 		name := "kernel without fixes"
 		if len(k.Profile) > 0 {
-			name = fmt.Sprintf("with %s", k.Profile[0])
+			name = "with " + fixes(k.Profile)
 		}
 		fmt.Fprintf(&b, "%6d  %s", len(k.State.Calls), name)
 		for i, c := range k.State.Calls {

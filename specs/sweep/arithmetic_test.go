@@ -67,6 +67,9 @@ func TestAccountOfAWrap(t *testing.T) {
 	if !strings.Contains(b.String(), "outside of the buffer") {
 		t.Errorf("nothing is said of the MAC header:\n%s", b.String())
 	}
+	if last := a.Kernels[len(a.Kernels)-1]; !last.Profile.Has(skb.MacHeaderRoom) || last.State.Outside() || len(last.State.Calls) != 1 {
+		t.Errorf("the last kernel is %+v, want one that makes room for the MAC header", last)
+	}
 }
 
 func TestReserved(t *testing.T) {

@@ -25,11 +25,15 @@ func predict(p Point, profile skb.Profile) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("model: %s: %w", p, err)
 	}
+	return stateOf(r), nil
+}
+
+func stateOf(r *skb.Result) State {
 	s := State{Mac: int(r.Mac), Network: int(r.Network)}
 	for _, e := range r.Expansions {
 		s.Calls = append(s.Calls, Call{e.By, e.NHead, e.Copied})
 	}
-	return s, nil
+	return s
 }
 
 // differences tells in words where a kernel does otherwise than the model; ""

@@ -37,7 +37,7 @@ func TestRecognise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (Info{Profile: p}).fixes(); got != row.want {
+		if got := fixes(p); got != row.want {
 			t.Errorf("%s: recognised as %s, want %s", row.name, got, row.want)
 		}
 	}

@@ -87,11 +87,11 @@ func TestWriteSVG(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`<rect x="84" y="30" width="4" height="9" fill="#1f5f99"/>`,
-		`<rect x="88" y="30" width="2" height="9" fill="#d01f2e"/>`,
-		`<rect x="84" y="45" width="2" height="9" fill="#f2b705"/>`,
-		`<rect x="86" y="45" width="2" height="9" fill="#d01f2e"/>`,
-		`<rect x="84" y="60" width="2" height="9" fill="#bdbdbd"/>`,
+		`<rect x="100" y="30" width="4" height="9" fill="#1f5f99"/>`,
+		`<rect x="104" y="30" width="2" height="9" fill="#d01f2e"/>`,
+		`<rect x="100" y="45" width="2" height="9" fill="#f2b705"/>`,
+		`<rect x="102" y="45" width="2" height="9" fill="#d01f2e"/>`,
+		`<rect x="100" y="60" width="2" height="9" fill="#bdbdbd"/>`,
 		"l2encap, clone: none", "headroom at seg6, bytes", "segments", "mac_len 18",
 	} {
 		if !strings.Contains(b.String(), want) {

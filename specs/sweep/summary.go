@@ -48,7 +48,7 @@ func (r *Report) WriteSummary(out io.Writer) error {
 	if r.Info.Tried {
 		how = "found by trying"
 	}
-	fmt.Fprintf(&b, "%s: kernel %s, probe %s, fixes: %s (%s)\n", r.Info.Place, r.Info.Kernel, r.Info.Backend, r.Info.fixes(), how)
+	fmt.Fprintf(&b, "%s: kernel %s, probe %s, fixes: %s (%s)\n", r.Info.Place, r.Info.Kernel, r.Info.Backend, fixes(r.Info.Profile), how)
 	measured := len(r.Results) - r.Count(Unsupported)
 	fmt.Fprintf(&b, "%d points measured in %.1f s: %d agree with the model, %d do not\n", measured, r.Took.Seconds(), r.Count(Agrees), len(r.OffModel()))
 	for _, v := range []Verdict{Differs, Died, Unreached} {
@@ -130,13 +130,13 @@ func (r *Report) summariseOutside(out io.Writer) {
 	}
 }
 
-// fixes names those of the kernel.
-func (i Info) fixes() string {
-	if len(i.Profile) == 0 {
+// fixes names those of a kernel.
+func fixes(p skb.Profile) string {
+	if len(p) == 0 {
 		return "none"
 	}
 	var names []string
-	for _, f := range i.Profile {
+	for _, f := range p {
 		names = append(names, string(f))
 	}
 	return strings.Join(names, ", ")

@@ -14,7 +14,7 @@ import (
 const (
 	cellW, cellH = 2, 9
 	groupGap     = 6 // between the mac_lens of a panel
-	panelLeft    = 84
+	panelLeft    = 100
 	panelTop     = 30
 	panelRight   = 24
 	panelBottom  = 46
@@ -97,7 +97,7 @@ func (h *heatmap) rect(x, y, w, height int, colour string) {
 // head is the title and the legend.
 func (h *heatmap) head() {
 	h.text(16, 24, `font-size="16" font-weight="bold"`, "Calls of pskb_expand_head in seg6, per packet")
-	h.text(16, 44, "", fmt.Sprintf("%s, kernel %s, fixes: %s; %d points off the model", h.Info.Place, h.Info.Kernel, h.Info.fixes(), len(h.OffModel())))
+	h.text(16, 44, "", fmt.Sprintf("%s, kernel %s, fixes: %s; %d points off the model", h.Info.Place, h.Info.Kernel, fixes(h.Info.Profile), len(h.OffModel())))
 	x := 16
 	for _, s := range append(shadeCalls[:len(shadeCalls):len(shadeCalls)], shadeOutside, shadeOff, shadeUnseen, shadeNoHeader) {
 		fmt.Fprintf(h, `<rect x="%d" y="60" width="12" height="12" fill="%s" stroke="#888" stroke-width="0.5"/>`+"\n", x, s.colour)
@@ -130,7 +130,7 @@ func (h *heatmap) panel(mode skb.Mode, clone headroom.Clone) {
 		h.text(x, y+15, `font-size="9" text-anchor="middle"`, fmt.Sprint(at))
 	}
 	h.text(panelLeft+width/2, y+30, `text-anchor="middle"`, "headroom at seg6, bytes")
-	h.text(0, 0, fmt.Sprintf(`transform="translate(%d %d) rotate(-90)" text-anchor="middle" font-size="9"`, panelLeft-14, panelTop+(y-panelTop)/2), "segments")
+	h.text(0, 0, fmt.Sprintf(`transform="translate(%d %d) rotate(-90)" text-anchor="middle" font-size="9"`, panelLeft-18, panelTop+(y-panelTop)/2), "segments")
 }
 
 // row draws one number of segments; neighbours of the same shade are one
