@@ -36,6 +36,19 @@ steps:
     expect: *expect
     skb: [{node: r, function: pskb_expand_head, within: seg6, per-packet: 1}]
 `},
+	{"mac-header-room", "the modes reserve room for a MAC header longer than the outgoing device's", `
+case: has-mac-header-room
+topology: vlan
+requires: [guest]
+with:
+  r: {routes: [{to: "2001:db8:9::/64", dev: out, encap: {seg6: {mode: encap, segs: ["fc00:1::1", "fc00:2::2"]}}}]}
+steps:
+  - send: &send {from: src:eth0, packet: 'Ether()/Dot1Q(vlan=200)/IPv6(src="2001:db8:200::2", dst="2001:db8:9::1")/UDP(sport=1000, dport=9)/Raw(16)', headroom: 32}
+    expect: &expect [{at: dst:eth0, packet: 'Ether()/IPv6(dst="fc00:1::1")/SRH()'}]
+  - send: *send
+    expect: *expect
+    skb: [{node: r, point: ip6_forward, state: {mac_to_network: 18}}]
+`},
 }
 
 func findFix(name string) (*fix, error) {

@@ -127,8 +127,10 @@ type guestBatch struct {
 	kernel  *kernel.Kernel
 	place   string
 	frames  string // where captured frames go; empty as long as there are none
-	start   func(int)
-	done    func(int, *Result)
+	// attempts counts guests that ended before the first case had a result.
+	attempts int
+	start    func(int)
+	done     func(int, *Result)
 }
 
 // run boots a guest, gives it the cases and hands their results on. A case
@@ -140,12 +142,18 @@ func (b *guestBatch) run(ctx context.Context) error {
 		if err := b.boot(ctx); err != nil {
 			return err
 		}
-		if len(b.indexes) == before {
+		if len(b.indexes) < before {
+			b.attempts = 0
+		} else if b.attempts++; b.attempts >= harmfulAttempts {
 			return errors.New("the guest ran no case") // or this would never end
 		}
 	}
 	return nil
 }
+
+// harmfulAttempts is how many guests a case may wreck before it has a result. A
+// kernel that writes past a buffer can hit the case itself.
+const harmfulAttempts = 5
 
 // commands tells whether a case executes commands, which are the host's.
 func (b *guestBatch) commands() bool {
@@ -179,13 +187,11 @@ func (b *guestBatch) boot(ctx context.Context) error {
 		return nil
 	}
 	defer m.Close()
-	if b.opts.Log != nil {
-		how := "booted"
-		if m.Restored {
-			how = "restored"
-		}
-		b.opts.Log(fmt.Sprintf("guest with %s %s in %s, executed by %s", b.kernel, how, m.ReadyAfter.Round(10*time.Millisecond), m.Accel))
+	how := "booted"
+	if m.Restored {
+		how = "restored"
 	}
+	b.log(fmt.Sprintf("guest with %s %s in %s, executed by %s", b.kernel, how, m.ReadyAfter.Round(10*time.Millisecond), m.Accel))
 	self, err := m.PushSelf(ctx)
 	if err != nil {
 		return err
@@ -221,6 +227,7 @@ func (b *guestBatch) boot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	last := b.cases[b.indexes[len(b.indexes)-1]]
 	b.start(b.indexes[0])
 	results, lines := io.Pipe()
 	collected := make(chan error, 1)
@@ -251,10 +258,16 @@ func (b *guestBatch) boot(ctx context.Context) error {
 	}
 	// The kernel may have complained about the last case after its end.
 	var report *vm.Report
-	if err := m.Err(); errors.As(err, &report) {
+	if err := m.Err(); errors.As(err, &report) && !last.harmful() {
 		return err
 	}
 	return nil
+}
+
+func (b *guestBatch) log(line string) {
+	if b.opts.Log != nil {
+		b.opts.Log(line)
+	}
 }
 
 // collect reads results as they come.
@@ -296,6 +309,10 @@ func (b *guestBatch) blame(err error) {
 	verdict := Broken
 	if report := (*vm.Report)(nil); errors.As(err, &report) {
 		verdict = Failed // the kernel's complaint is a finding
+		if len(b.indexes) > 0 && b.cases[b.indexes[0]].harmful() && b.attempts < harmfulAttempts-1 {
+			b.log("the case wrecked its guest, as it may: once more")
+			return
+		}
 	}
 	b.blameOne(verdict, err)
 }

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
-	"sync/atomic"
 
 	"seg6lab/lab/feature"
 )
@@ -17,9 +15,6 @@ import (
 // next boot (nf_hooks_lwtunnel_sysctl_handler), so a case turns it on only in a
 // guest, which no other case shares.
 const lwtunnelHooks = "netfilter.lwtunnel"
-
-// inGuest tells that this process is a guest's.
-var inGuest atomic.Bool
 
 func init() {
 	feature.Register(feature.Feature{
@@ -65,6 +60,3 @@ func loadModule(name string) error {
 	}
 	return nil
 }
-
-// lonely tells whether the case changes the kernel for those that come after it.
-func (c *Case) lonely() bool { return slices.Contains(c.File.Requires, lwtunnelHooks) }

@@ -1,0 +1,37 @@
+package specs
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"seg6lab/lab/feature"
+)
+
+// inGuest tells that this process is a guest's.
+var inGuest atomic.Bool
+
+// featureGuest is required by cases that may harm the kernel that they run on.
+const featureGuest = "guest"
+
+func init() {
+	feature.Register(feature.Feature{
+		Name:  featureGuest,
+		About: "a guest, to which a case may do harm",
+		Probe: func() error {
+			if !inGuest.Load() {
+				return feature.Absent(errors.New("this is no guest"))
+			}
+			return nil
+		},
+	})
+}
+
+// harmful tells whether the case may harm the kernel that it runs on.
+func (c *Case) harmful() bool { return slices.Contains(c.File.Requires, featureGuest) }
+
+// lonely tells whether the case may leave the kernel other than it was for those
+// that come after it: it gets a guest of its own.
+func (c *Case) lonely() bool {
+	return slices.Contains(c.File.Requires, lwtunnelHooks) || c.harmful()
+}
