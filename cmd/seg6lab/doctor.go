@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
+	"seg6lab/lab/kernel"
+	"seg6lab/lab/vm"
+	"seg6lab/specs"
 )
 
 // tools are the programs that parts of seg6lab call.
@@ -26,6 +31,8 @@ var tools = []struct{ Name, For, Package string }{
 type finding struct {
 	Name, About string
 	Present     bool
+	// Detail says more of what is present.
+	Detail string `json:",omitempty"`
 	// Remedy is what to do where it is not present.
 	Remedy string `json:",omitempty"`
 }
@@ -44,12 +51,16 @@ for the programs that seg6lab calls, and says how to get what is missing.`,
 				return lab.ErrNotRoot
 			}
 			findings, err := examine()
+			findings = append(findings, examineGuests(cmd.Context())...)
 			if asJSON {
 				return errors.Join(printJSON(cmd, findings), err)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, f := range findings {
 				answer := "yes"
+				if f.Detail != "" {
+					answer = "yes: " + f.Detail
+				}
 				if !f.Present {
 					answer = "no: " + f.Remedy
 				}
@@ -87,4 +98,50 @@ func examine() ([]finding, error) {
 		findings = append(findings, f)
 	}
 	return findings, errors.Join(errs...)
+}
+
+// examineGuests starts a guest with each kernel in the cache and says how it is
+// executed and how long it takes.
+func examineGuests(ctx context.Context) []finding {
+	accel, certain, err := vm.KnownAccel()
+	if err != nil {
+		return []finding{{Name: "guest", About: "guests with other kernels", Remedy: err.Error()}}
+	}
+	detail := "executed by " + string(accel)
+	if !certain {
+		detail += ", if a guest comes up with it"
+	}
+	findings := []finding{{Name: "guest", About: "guests with other kernels", Present: true, Detail: detail}}
+	entries, err := kernel.List()
+	if err != nil {
+		return append(findings, finding{Name: "kernels", About: "kernels in the cache", Remedy: err.Error()})
+	}
+	if len(entries) == 0 {
+		return append(findings, finding{Name: "kernels", About: "kernels in the cache", Remedy: "seg6lab kernel get " + specs.DefaultKernel})
+	}
+	for _, e := range entries {
+		f := finding{Name: e.Spec, About: "guest with Linux " + e.Release}
+		if f.Detail, err = bootOnce(ctx, e.Spec); err != nil {
+			f.Remedy = err.Error()
+		}
+		f.Present = err == nil
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func bootOnce(ctx context.Context, spec string) (string, error) {
+	k, err := kernel.Resolve(ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	m, err := vm.Boot(ctx, vm.Config{Kernel: k})
+	if err != nil {
+		return "", err
+	}
+	detail := fmt.Sprintf("booted in %s", m.BootTime.Round(10*time.Millisecond))
+	if m.Restored {
+		detail += fmt.Sprintf(", restored in %s", m.ReadyAfter.Round(10*time.Millisecond))
+	}
+	return detail, m.Close()
 }
