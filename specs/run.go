@@ -26,7 +26,7 @@ import (
 
 // How long a step waits where the case does not say.
 const (
-	defaultWithin  = time.Second            // for what is expected
+	defaultWithin  = 2 * time.Second        // for what is expected
 	defaultNothing = 200 * time.Millisecond // for nothing to arrive
 	settle         = 5 * time.Millisecond   // for more than was expected
 )
