@@ -27,8 +27,8 @@ func (c *compiler) compileDevices() {
 			if d.mac == [6]byte{} {
 				d.mac = d.below.mac
 			}
-			if d.below.below != nil {
-				c.fail("device %s: %s is a VLAN device itself", in.Name, in.Link)
+			if d.below.below != nil && d.below.below.below != nil {
+				c.fail("device %s: more than %d VLAN tags", in.Name, maxTags)
 			}
 		}
 		d.hopLimit = uint8(c.sysctl.conf(d.name, "hop_limit", 64))

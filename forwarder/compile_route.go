@@ -119,7 +119,7 @@ func (c *compiler) compileDst(r *Route) (*dst, error) {
 		d.mtu = dev.mtu
 	}
 	if r.Local != nil {
-		d.endpoint, err = c.compileEndpoint(r.Local, r.To)
+		d.endpoint, err = c.compileEndpoint(r.Local, r.To, dev)
 		return d, err
 	}
 	segs := make([]byte, 0, 16*len(r.Encap.Segs))

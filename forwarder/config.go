@@ -31,8 +31,8 @@ type Config struct {
 	// not know has no effect. Known are forwarding, seg6_enabled,
 	// seg6_require_hmac, hop_limit and addr_gen_mode of net.ipv6.conf,
 	// net.ipv6.seg6_flowlabel, net.ipv6.icmp.ratelimit, net.ipv4.ip_forward,
-	// net.ipv4.ip_default_ttl, net.ipv4.icmp_ratelimit and
-	// net.ipv4.icmp_msgs_per_sec and icmp_msgs_burst.
+	// net.ipv4.ip_default_ttl, net.ipv4.icmp_ratelimit,
+	// net.ipv4.icmp_ratemask, net.ipv4.icmp_msgs_per_sec and icmp_msgs_burst.
 	Sysctls map[string]string
 	// Quirks; nil for those of Linux.
 	Quirks *Quirks

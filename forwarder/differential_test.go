@@ -90,6 +90,9 @@ func TestKernelAgrees(t *testing.T) {
 			change: func(c *forwarder.Config) { c.Sysctls["net.ipv6.seg6_flowlabel"] = "-1" }, frames: []string{plain("40")}},
 		{name: "no tunsrc", routes: []forwarder.Route{encapRoute("2001:db8:99::/64", "encap", "fc00:b::1")},
 			change: func(c *forwarder.Config) { c.TunSrc = addr("::") }, frames: []string{plain("40")}},
+		{name: "End.B6.Encaps without tunsrc", routes: []forwarder.Route{
+			localRoute("fc00:b::1/128", forwarder.Local{Action: "End.B6.Encaps", SRH: &forwarder.Encap{Segs: addrs("fc00:d::1")}}),
+		}, change: func(c *forwarder.Config) { c.TunSrc = addr("::") }, frames: []string{withSRH(segB, "2b", end("01", "01"), inner)}},
 		{name: "HMAC", routes: []forwarder.Route{
 			{To: prefix("2001:db8:99::/64"), Dev: "r1", Encap: &forwarder.Encap{Mode: "encap", HMAC: 7, Segs: addrs("fc00:b::1", "fc00:c::1")}},
 			{To: prefix("2001:db8:99:1::/64"), Dev: "r1", Encap: &forwarder.Encap{Mode: "encap.red", HMAC: 8, Segs: addrs("fc00:b::1")}},

@@ -31,20 +31,20 @@ type endpoint struct {
 	csid    srh.CSID
 }
 
-func (c *compiler) compileEndpoint(l *Local, to netip.Prefix) (*endpoint, error) {
+func (c *compiler) compileEndpoint(l *Local, to netip.Prefix, dev *device) (*endpoint, error) {
 	i := slices.IndexFunc(behaviours, func(b behaviour) bool { return b.action == l.Action })
 	if i < 0 {
 		return nil, fmt.Errorf("encap seg6local: no action is called %q", l.Action)
 	}
 	e := &endpoint{row: &behaviours[i], name: to.String(), index: len(c.sids)}
-	if err := c.fillEndpoint(e, l, to); err != nil {
+	if err := c.fillEndpoint(e, l, to, dev); err != nil {
 		return nil, fmt.Errorf("encap seg6local action %s: %w", l.Action, err)
 	}
 	c.sids = append(c.sids, e)
 	return e, nil
 }
 
-func (c *compiler) fillEndpoint(e *endpoint, l *Local, to netip.Prefix) error {
+func (c *compiler) fillEndpoint(e *endpoint, l *Local, to netip.Prefix, dev *device) error {
 	if !to.Addr().Is6() {
 		return errors.New("only for IPv6 routes")
 	}
@@ -79,7 +79,7 @@ func (c *compiler) fillEndpoint(e *endpoint, l *Local, to netip.Prefix) error {
 		}
 		i := slices.IndexFunc(headends, func(r headendRow) bool { return r.mode == mode })
 		var err error
-		if e.srh, err = c.newHeadend(&headends[i], l.SRH, nil); err != nil {
+		if e.srh, err = c.newHeadend(&headends[i], l.SRH, dev); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ func (w *Worker) icmp4Error(p *packet, kind, code byte, info uint32) {
 	if b[9] == protoICMP && (len(b) <= header || b[header] > 18 || icmp4Errors[b[header]]) {
 		return
 	}
-	limited := kind != icmp4Unreachable || code != icmp4FragmentationNeeded
+	limited := w.f.sys.ratemask4>>kind&1 != 0 && (kind != icmp4Unreachable || code != icmp4FragmentationNeeded)
 	if limited && !w.f.limit.globalAllows(w.f.now()) {
 		return
 	}

@@ -145,8 +145,8 @@ func (w *Worker) await(p *packet, d *device, n *neighbour) bool {
 		return true
 	}
 	if len(n.queue) < neighQueue {
-		frame := make([]byte, etherLen+vlanLen+p.len())
-		copy(frame[etherLen+vlanLen:], p.bytes())
+		frame := make([]byte, linkLen+p.len())
+		copy(frame[linkLen:], p.bytes())
 		n.queue = append(n.queue, waiting{frame, p.v6, p.own, p.in, p.domain})
 	} else {
 		w.drop(dropNeighbour)
@@ -184,7 +184,7 @@ func (w *Worker) learn(d *device, addr netip.Addr, mac [6]byte, create bool) {
 	n.queue = nil
 	n.mu.Unlock()
 	for i := range queue {
-		q := packet{buf: queue[i].frame, net: etherLen + vlanLen, end: len(queue[i].frame), v6: queue[i].v6}
+		q := packet{buf: queue[i].frame, net: linkLen, end: len(queue[i].frame), v6: queue[i].v6}
 		w.sendTo(&q, d, linkOf(mac))
 	}
 }
@@ -235,7 +235,7 @@ func (w *Worker) giveUp(q *waiting) {
 	}
 	p := &w.packet
 	p.net = headroom
-	p.end = headroom + copy(p.buf[headroom:], q.frame[etherLen+vlanLen:])
+	p.end = headroom + copy(p.buf[headroom:], q.frame[linkLen:])
 	p.v6, p.in, p.domain, p.host, p.own = q.v6, q.in, q.domain, true, false
 	w.unreachable(p, noNeighbour)
 }

@@ -3,8 +3,12 @@ package forwarder
 import "encoding/binary"
 
 const (
-	etherLen  = 14
-	vlanLen   = 4
+	etherLen = 14
+	vlanLen  = 4
+	// linkLen is the longest link-layer header that is sent.
+	linkLen = etherLen + maxTags*vlanLen
+	// maxTags is how many VLAN devices may be on top of each other.
+	maxTags   = 2
 	ipv6Len   = 40
 	ipv4Len   = 20
 	maxPacket = 65535 + ipv6Len
@@ -55,7 +59,7 @@ func (p *packet) len() int      { return p.end - p.net }
 
 // push makes room for n bytes in front and reports whether there is some.
 func (p *packet) push(n int) bool {
-	if p.net-n < etherLen+vlanLen || p.end-p.net+n > maxPacket {
+	if p.net-n < linkLen || p.end-p.net+n > maxPacket {
 		return false
 	}
 	p.net -= n

@@ -53,11 +53,9 @@ func (l *rateLimit) globalAllows(now time.Time) bool {
 }
 
 // peerAllows takes a token of interval milliseconds from the destination's, of
-// which it has burst at most.
+// which it has burst at most. An interval of 0 allows all, and takes away what
+// others counted, as inet_peer_xrlim_allow does.
 func (l *rateLimit) peerAllows(now time.Time, to netip.Addr, interval, burst int) bool {
-	if interval == 0 {
-		return true
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, known := l.peers[to]

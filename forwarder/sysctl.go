@@ -11,6 +11,7 @@ type sysctls struct {
 	flowlabel                int
 	// ratelimits in milliseconds, 0 for none; perSecond and burst are global.
 	ratelimit6, ratelimit4, perSecond, burst int
+	ratemask4                                int // bits of limited types (icmpv4_mask_allow)
 	ttl                                      uint8
 }
 
@@ -47,6 +48,7 @@ func (r *sysctlReader) read() sysctls {
 		flowlabel:   r.get("net.ipv6.seg6_flowlabel", 0),
 		ratelimit6:  r.get("net.ipv6.icmp.ratelimit", 1000),
 		ratelimit4:  r.get("net.ipv4.icmp_ratelimit", 1000),
+		ratemask4:   r.get("net.ipv4.icmp_ratemask", 1<<icmp4Unreachable|1<<4|1<<icmp4TimeExceeded|1<<icmp4ParameterProblem),
 		perSecond:   r.get("net.ipv4.icmp_msgs_per_sec", 1000),
 		burst:       r.get("net.ipv4.icmp_msgs_burst", 50),
 		ttl:         uint8(r.get("net.ipv4.ip_default_ttl", 64)),

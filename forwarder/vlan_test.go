@@ -27,6 +27,8 @@ func TestVLAN(t *testing.T) {
 	r.Dev = "r1.200"
 	c.Routes = append(c.Routes, r)
 	c.Devices = append(c.Devices, forwarder.Device{Name: "r0.101", Link: "r0", VLAN: 101, KeepTag: true})
+	// 802.1Q in 802.1ad.
+	c.Devices = append(c.Devices, forwarder.Device{Name: "r0.10", Link: "r0", VLAN: 10, Protocol: 0x88a8}, forwarder.Device{Name: "r0.10.20", Link: "r0.10", VLAN: 20})
 	f := newRouter(t, c)
 	const macs = "020000000102 020000000101 "
 	for _, row := range []struct{ name, in, want string }{
@@ -37,6 +39,11 @@ func TestVLAN(t *testing.T) {
 		// reorder_hdr off: mac_len is 18 and the TCI is kept.
 		{"vid 101, tag kept", macs + "8100 2065 86dd" + inner,
 			"020000000202 020000000201 8100 00c8 86dd 6abcdef1 004a 8f 3f" + tunsrc + segB + macs + "8100 2065 86dd" + inner},
+		{"vid 20 in 10", macs + "88a8 000a 8100 0014 86dd" + inner,
+			"020000000202 020000000201 8100 00c8 86dd 6abcdef1 0046 8f 3f" + tunsrc + segB + etherIn + inner},
+		{"vid 10 alone has no address, but forwards", macs + "88a8 000a 86dd" + inner,
+			"020000000202 020000000201 8100 00c8 86dd 6abcdef1 0046 8f 3f" + tunsrc + segB + etherIn + inner},
+		{"vid 21 in 10", macs + "88a8 000a 8100 0015 86dd" + inner, ""},
 		// A priority tag is no VLAN: r0 itself has no route to tell it apart.
 		{"vid 0", macs + "8100 2000 86dd" + inner,
 			"020000000202 020000000201 8100 00c8 86dd 6abcdef1 0046 8f 3f" + tunsrc + segB + etherIn + inner},

@@ -47,30 +47,31 @@ func (f *Forwarder) portDevice(port int) *device {
 	return f.ports[port]
 }
 
-// receive copies the frame behind the headroom, takes off a VLAN tag and
+// receive copies the frame behind the headroom, takes off VLAN tags and
 // returns the EtherType; 0 for a frame of nobody's.
 func (w *Worker) receive(p *packet, d *device, frame []byte) uint16 {
 	// The link layer goes to where it was in front of the packet, the packet
 	// to the end of the headroom.
+	p.mac = append(p.mac[:0], frame[:12]...)
 	length := etherLen
 	proto := binary.BigEndian.Uint16(frame[12:])
-	if (proto == etherVLAN || proto == etherQinQ) && len(frame) >= etherLen+vlanLen {
-		vid := binary.BigEndian.Uint16(frame[14:]) & 0xfff
+	for (proto == etherVLAN || proto == etherQinQ) && len(frame) >= length+vlanLen {
+		tag := frame[length-2:]
+		vid := binary.BigEndian.Uint16(tag[2:]) & 0xfff
 		switch v := d.vlanDevice(proto, vid); {
 		case v != nil:
 			d = v
+			if d.keepTag {
+				p.mac = append(p.mac, tag[:vlanLen]...)
+			}
 		case vid != 0:
 			w.drop(dropOtherHost)
 			return 0
 		}
 		length += vlanLen
-		proto = binary.BigEndian.Uint16(frame[16:])
+		proto = binary.BigEndian.Uint16(tag[vlanLen:])
 	}
-	if d.keepTag {
-		p.mac = append(p.mac[:0], frame[:length]...)
-	} else {
-		p.mac = binary.BigEndian.AppendUint16(append(p.mac[:0], frame[:12]...), proto)
-	}
+	p.mac = binary.BigEndian.AppendUint16(p.mac, proto)
 	p.net = headroom
 	p.end = headroom + copy(p.buf[headroom:], frame[length:])
 	p.in, p.domain = d, d.domain
@@ -89,7 +90,7 @@ func (w *Worker) sendFrame(p *packet, d *device, start int) {
 		w.drop(dropBlackhole)
 		return
 	}
-	if d.below != nil {
+	for ; d.below != nil; d = d.below {
 		copy(p.buf[start-vlanLen:], p.buf[start:start+12])
 		start -= vlanLen
 		binary.BigEndian.PutUint16(p.buf[start+12:], d.proto)

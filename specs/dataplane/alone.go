@@ -64,6 +64,9 @@ func Devices(n *topology.Node) []string {
 	for dev := range n.VRFs {
 		delete(names, dev)
 	}
+	for _, dev := range n.Dummies {
+		delete(names, dev)
+	}
 	return slices.Sorted(maps.Keys(names))
 }
 

@@ -39,17 +39,19 @@ func config(n *topology.Node, devices []forwarder.Device, neighbours []topology.
 	if err := kernelOnly(n); err != nil {
 		return forwarder.Config{}, err
 	}
-	c := forwarder.Config{Devices: devices, Addresses: n.Addresses, Sysctls: n.Sysctls}
-	for _, dev := range slices.Sorted(maps.Keys(n.VLANs)) {
-		v := n.VLANs[dev]
-		below := slices.IndexFunc(c.Devices, func(d forwarder.Device) bool { return d.Name == v.Link })
-		if below < 0 {
-			return c, fmt.Errorf("VLAN device %s: there is no device %s below it", dev, v.Link)
-		}
-		c.Devices = append(c.Devices, forwarder.Device{
-			Name: dev, MAC: c.Devices[below].MAC, MTU: c.Devices[below].MTU, Link: v.Link, VLAN: v.ID, Protocol: v.EtherType(),
-		})
+	c := forwarder.Config{Devices: devices, Addresses: n.Addresses, Sysctls: make(map[string]string)}
+	for name, value := range n.Sysctls {
+		// sysctl(8) writes a dot in the name of a device as a slash.
+		c.Sysctls[strings.ReplaceAll(name, "/", ".")] = value
 	}
+	for _, dev := range n.Dummies {
+		c.Devices = append(c.Devices, forwarder.Device{Name: dev, Dummy: true})
+	}
+	vlans, err := vlanDevices(n, c.Devices)
+	if err != nil {
+		return c, err
+	}
+	c.Devices = append(c.Devices, vlans...)
 	for _, x := range n.Neighbours {
 		neighbours = append(neighbours, *x)
 	}
@@ -78,6 +80,30 @@ func config(n *topology.Node, devices []forwarder.Device, neighbours []topology.
 	return c, nil
 }
 
+// vlanDevices are the VLAN devices of a node, those below before those above.
+func vlanDevices(n *topology.Node, have []forwarder.Device) (vlans []forwarder.Device, err error) {
+	left := slices.Sorted(maps.Keys(n.VLANs))
+	for len(left) > 0 {
+		before := len(left)
+		left = slices.DeleteFunc(left, func(name string) bool {
+			v, all := n.VLANs[name], slices.Concat(have, vlans)
+			i := slices.IndexFunc(all, func(d forwarder.Device) bool { return d.Name == v.Link })
+			if i < 0 {
+				return false
+			}
+			vlans = append(vlans, forwarder.Device{
+				Name: name, MAC: all[i].MAC, MTU: all[i].MTU, Link: v.Link, VLAN: v.ID, Protocol: v.EtherType(),
+				KeepTag: v.ReorderHdr != nil && !*v.ReorderHdr,
+			})
+			return true
+		})
+		if len(left) == before {
+			return nil, fmt.Errorf("VLAN device %s: there is no device %s below it", left[0], n.VLANs[left[0]].Link)
+		}
+	}
+	return vlans, nil
+}
+
 // kernelOnly names what of a node the forwarder has not.
 func kernelOnly(n *topology.Node) error {
 	var has []string
@@ -87,7 +113,6 @@ func kernelOnly(n *topology.Node) error {
 	}{
 		{len(n.Run) > 0, "run lines"},
 		{len(n.Bridges) > 0, "bridges"},
-		{len(n.Dummies) > 0, "dummy devices"},
 		{len(n.IFBs) > 0, "ifb devices"},
 		{len(n.Netem) > 0, "netem"},
 		{len(n.Offloads) > 0, "offloads"},
@@ -145,11 +170,12 @@ func route(r *topology.Route) forwarder.Route {
 	return out
 }
 
-// Replace makes forwarders of the nodes that route, so that the topology runs
-// without the kernel's seg6. Hosts stay with the kernel.
+// Replace makes forwarders of the nodes that route or have VRF or VLAN devices,
+// so that the topology runs without the kernel's. Plain hosts stay with the
+// kernel.
 func Replace(t *topology.Topology) {
 	for _, n := range t.Nodes {
-		if routes(n) {
+		if routes(n) || len(n.VRFs) > 0 || len(n.VLANs) > 0 {
 			n.Dataplane = "forwarder"
 		}
 	}

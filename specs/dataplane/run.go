@@ -72,8 +72,8 @@ func open(l *lab.Lab, t *topology.Topology, name string) (_ *forwarder.Forwarder
 // in the order of the forwarder's port numbers.
 func openPorts(c forwarder.Config, kinds ...port.Kind) (ports []port.Port, err error) {
 	for _, d := range c.Devices {
-		if d.Link != "" {
-			continue // a VLAN device, which is the forwarder's own
+		if d.Link != "" || d.Dummy {
+			continue // the forwarder's own
 		}
 		p, err := port.Open(d.Name, kinds...)
 		if err != nil {
