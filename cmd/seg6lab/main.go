@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"seg6lab/lab/vm"
+	"seg6lab/specs"
 )
 
 // Exit codes.
@@ -29,6 +30,7 @@ const (
 
 func main() {
 	vm.Main()
+	vm.Prepared = []string{specs.GuestCommand}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// A second signal ends the program at once; what it leaves behind goes with
 	// the next command.

@@ -61,6 +61,8 @@ type agent struct {
 	calls   map[uint32]*call
 	waiting map[uint32]chan reply // calls that the guest opened
 	nextOwn atomic.Uint32
+
+	prepared *process // started before it was asked for, under mu
 }
 
 // call is one operation under way.
@@ -85,6 +87,7 @@ func (c *call) stderr() io.Writer { return stream{c.agent.out, kindErrors, c.id}
 // operations are what the host can ask for.
 var operations = map[string]func(*call) (reply, error){
 	"exec":     (*call).exec,
+	"prepare":  (*call).prepare,
 	"push":     (*call).push,
 	"pull":     (*call).pull,
 	"modules":  (*call).loadModules,

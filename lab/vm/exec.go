@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,28 +78,15 @@ func (c *call) exec() (reply, error) {
 	if req == nil || len(req.Args) == 0 {
 		return reply{}, errors.New("no command")
 	}
-	path, err := lookPath(req.Args[0], req.Env)
-	if err != nil {
-		fmt.Fprintf(c.stderr(), "%s: %v\n", req.Args[0], err)
-		return reply{Exit: exitNotFound}, nil
+	p := c.agent.takePrepared(req)
+	if p == nil {
+		var exit int
+		var err error
+		if p, exit, err = c.spawn(req); p == nil {
+			return reply{Exit: exit}, err
+		}
 	}
-	ends, err := openEnds(req)
-	if err != nil {
-		return reply{}, err
-	}
-	pid, exited, err := c.agent.children.spawn(path, req.Args, &syscall.ProcAttr{
-		Dir: req.Dir, Env: req.Env, Files: []uintptr{ends.child[0].Fd(), ends.child[1].Fd(), ends.child[2].Fd()},
-		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, Ctty: 0},
-	})
-	ends.closeChild()
-	if err != nil {
-		ends.closeOurs()
-		fmt.Fprintf(c.stderr(), "%s: %v\n", path, err)
-		return reply{Exit: exitNotExecutable}, nil
-	}
-	// The agent is exempt from the OOM killer; its children are not.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("0"), 0)
-
+	ends := p.ends
 	go func() {
 		_, _ = io.Copy(ends.in, c.in)
 		if !req.TTY {
@@ -109,7 +98,7 @@ func (c *call) exec() (reply, error) {
 	if ends.err != nil {
 		readers.Go(func() { copyOut(c.stderr(), ends.err) })
 	}
-	ws := c.follow(pid, exited, ends)
+	ws := c.follow(p.pid, p.exited, ends)
 	// Daemons may hold the pipes open for ever: take what is in them and leave.
 	ends.out.SetReadDeadline(time.Now())
 	if ends.err != nil {
@@ -121,6 +110,106 @@ func (c *call) exec() (reply, error) {
 		return reply{Exit: 128 + int(ws.Signal()), Signal: int(ws.Signal())}, nil
 	}
 	return reply{Exit: ws.ExitStatus()}, nil
+}
+
+// process is a command that has been started.
+type process struct {
+	req    *execRequest
+	pid    int
+	exited <-chan syscall.WaitStatus
+	ends   *ends
+}
+
+// spawn starts a command. Without a process and an error it could not be
+// started, and exit is the code for it.
+func (c *call) spawn(req *execRequest) (p *process, exit int, err error) {
+	path, err := lookPath(req.Args[0], req.Env)
+	if err != nil {
+		fmt.Fprintf(c.stderr(), "%s: %v\n", req.Args[0], err)
+		return nil, exitNotFound, nil
+	}
+	ends, err := openEnds(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	pid, exited, err := c.agent.children.spawn(path, req.Args, &syscall.ProcAttr{
+		Dir: req.Dir, Env: req.Env, Files: []uintptr{ends.child[0].Fd(), ends.child[1].Fd(), ends.child[2].Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, Ctty: 0},
+	})
+	ends.closeChild()
+	if err != nil {
+		ends.closeOurs()
+		fmt.Fprintf(c.stderr(), "%s: %v\n", path, err)
+		return nil, exitNotExecutable, nil
+	}
+	// The agent is exempt from the OOM killer; its children are not.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("0"), 0)
+	return &process{req, pid, exited, ends}, 0, nil
+}
+
+// prepareTimeout is how long a command may take until it reads its input.
+const prepareTimeout = 30 * time.Second
+
+// prepare starts the command of the call for a later exec of the same one, and
+// returns once it waits for input: a saved guest then has its start behind it.
+func (c *call) prepare() (reply, error) {
+	p, _, err := c.spawn(c.req.Exec)
+	if p == nil {
+		return reply{}, errors.Join(errors.New("the prepared command does not start"), err)
+	}
+	for deadline := time.Now().Add(prepareTimeout); !readsInput(p.pid); {
+		select {
+		case <-p.exited:
+			p.ends.closeOurs()
+			return reply{}, errors.New("the prepared command ended")
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			_ = unix.Kill(-p.pid, unix.SIGKILL)
+			p.ends.closeOurs()
+			return reply{}, fmt.Errorf("the prepared command reads no input within %v", prepareTimeout)
+		}
+	}
+	c.agent.mu.Lock()
+	c.agent.prepared = p
+	c.agent.mu.Unlock()
+	return reply{}, nil
+}
+
+// readsInput tells whether a thread of the process is in read(0, ...), by
+// /proc/PID/task/TID/syscall (proc(5)).
+func readsInput(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	for _, t := range threads {
+		b, _ := os.ReadFile(t)
+		if strings.HasPrefix(string(b), fmt.Sprintf("%d 0x0 ", unix.SYS_READ)) {
+			return true
+		}
+	}
+	return false
+}
+
+// takePrepared gives the prepared process for the request it was prepared for.
+func (a *agent) takePrepared(req *execRequest) *process {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.prepared
+	if p == nil || !reflect.DeepEqual(p.req, req) {
+		return nil
+	}
+	a.prepared = nil
+	return p
+}
+
+// dropPrepared ends the prepared process: what it was prepared in has changed.
+func (a *agent) dropPrepared() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.prepared != nil {
+		_ = unix.Kill(-a.prepared.pid, unix.SIGKILL)
+		a.prepared.ends.closeOurs()
+		a.prepared = nil
+	}
 }
 
 // follow passes window sizes on until the command has ended.

@@ -100,6 +100,11 @@ func TestMain(m *testing.M) {
 		role()
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == preparedWord {
+		b, _ := io.ReadAll(os.Stdin)
+		fmt.Printf("%d %s", os.Getpid(), b)
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -154,6 +159,40 @@ func runRole(t *testing.T, m *Machine, role string, cmd Cmd) (int, string, error
 	}
 	exit, err := m.Run(ctx, cmd)
 	return exit, out.String(), err
+}
+
+// preparedWord is the argument of a command that tells its pid and its input.
+const preparedWord = "prepared"
+
+func TestPreparedCommand(t *testing.T) {
+	Prepared = []string{preparedWord}
+	defer func() { Prepared = nil }()
+	for range 2 { // booted, and restored
+		m := bootTest(t, Config{})
+		self, err := m.PushSelf(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Pids grow. The first has another environment and is not prepared.
+		var pids [3]int
+		for i, env := range [][]string{append(defaultEnv, "X=1"), nil, nil} {
+			var out bytes.Buffer
+			exit, err := m.Run(t.Context(), Cmd{Args: []string{self, preparedWord}, Env: env, Stdin: strings.NewReader("input"), Stdout: &out})
+			if err != nil || exit != 0 {
+				t.Fatalf("exit %d, %v", exit, err)
+			}
+			var input string
+			if _, err := fmt.Sscan(out.String(), &pids[i], &input); err != nil || input != "input" {
+				t.Fatalf("output %q, %v", &out, err)
+			}
+		}
+		if pids[1] > pids[0] {
+			t.Errorf("pids %v: the second command was started when it was asked for", pids)
+		}
+		if pids[2] < pids[0] {
+			t.Errorf("pids %v: the prepared command ran twice", pids)
+		}
+	}
 }
 
 func TestRun(t *testing.T) {

@@ -204,7 +204,11 @@ func restoreOrBoot(ctx context.Context, cfg Config, qemu string, accel Accel, mo
 	if err != nil {
 		return nil, err
 	}
-	if err := saved.save(ctx, m); err != nil {
+	err = m.prepare(ctx)
+	if err == nil {
+		err = saved.save(ctx, m)
+	}
+	if err != nil {
 		if m.Err() != nil || ctx.Err() != nil {
 			m.Close()
 			return nil, err
@@ -212,6 +216,22 @@ func restoreOrBoot(ctx context.Context, cfg Config, qemu string, accel Accel, mo
 		saved.drop() // the disk is full, say: this run goes on
 	}
 	return m, nil
+}
+
+// Prepared are the arguments of a command of this very program that is started
+// before a guest is saved and reads its input first: a restored guest has its
+// start behind it when Run asks for just that, by the path of PushSelf, in the
+// default environment and directory. Set it before the first Boot.
+var Prepared []string
+
+func (m *Machine) prepare(ctx context.Context) error {
+	if len(Prepared) == 0 {
+		return nil
+	}
+	_, err := m.call(ctx, request{Op: "prepare", Exec: &execRequest{
+		Args: append([]string{agentPath}, Prepared...), Env: defaultEnv, Dir: "/",
+	}}, nil, nil, nil)
+	return err
 }
 
 // bootKernel boots cfg's kernel and waits for its agent.

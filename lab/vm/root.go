@@ -20,6 +20,7 @@ func (c *call) enterRoot() (reply, error) {
 	if len(c.req.Names) != 2 {
 		return reply{}, errors.New("wants a file system type and a tag")
 	}
+	c.agent.dropPrepared()
 	fstype, tag := c.req.Names[0], c.req.Names[1]
 	const lower, layer, root = "/host", "/layer", "/root"
 	for _, d := range []string{lower, layer, root} {

@@ -68,7 +68,7 @@ func savedPlace(cfg *Config, qemu string, accel Accel, mods *kernel.Modules) (*s
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(h, cfg.Kernel.Hash, fingerprint, id, accel, machineArgs(cfg, accel, ""), cfg.commandLine())
+	fmt.Fprintln(h, cfg.Kernel.Hash, fingerprint, id, accel, machineArgs(cfg, accel, ""), cfg.commandLine(), Prepared)
 	if accel == KVM {
 		// With -cpu host the guest has seen this very processor.
 		b, _ := os.ReadFile("/proc/cpuinfo")
