@@ -140,6 +140,9 @@ func runSweep(cmd *cobra.Command, f sweepFlags) error {
 	}
 	r.Took = time.Since(start)
 	if err != nil {
+		if errors.Is(err, sweep.ErrUnsupported) {
+			return machineError{err}
+		}
 		err = guestError(err)
 		if len(r.Results) == 0 {
 			return err

@@ -97,7 +97,7 @@ func newBench(ctx context.Context, tagged bool) (_ *bench, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lab.Supported(lab.Requires(t)); err != nil {
+	if err := lab.Supported(append(lab.Requires(t), "tcx")); err != nil {
 		return nil, err
 	}
 	b := &bench{topology: t, tagged: tagged, sink: -1, frames: map[netip.Addr][]byte{}}

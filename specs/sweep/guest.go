@@ -26,10 +26,11 @@ const maxGuests = 50
 // silence is how long a guest may say nothing before it counts as dead.
 const silence = time.Minute
 
-// line is what a guest says: first Info, then Results.
+// line is what a guest says: first Info, then Results, or why there are none.
 type line struct {
-	Info    *Info    `json:",omitempty"`
-	Results []Result `json:",omitempty"`
+	Unsupported string   `json:",omitempty"`
+	Info        *Info    `json:",omitempty"`
+	Results     []Result `json:",omitempty"`
 }
 
 // GuestMain is the guest's side: it reads Options and writes what Run tells, a
@@ -40,9 +41,13 @@ func GuestMain(ctx context.Context, r io.Reader, w io.Writer) error {
 		return fmt.Errorf("request: %w", err)
 	}
 	out := json.NewEncoder(w)
-	return Run(ctx, o,
+	err := Run(ctx, o,
 		func(i Info) error { return out.Encode(line{Info: &i}) },
 		func(r []Result) error { return out.Encode(line{Results: r}) })
+	if errors.Is(err, ErrUnsupported) {
+		return out.Encode(line{Unsupported: err.Error()})
+	}
+	return err
 }
 
 // RunInGuest is Run on the kernel of a guest. The points during which the kernel
@@ -151,6 +156,10 @@ func (g *guests) read(r io.Reader, alive func()) error {
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return fmt.Errorf("result of the guest: %w", err)
 		}
+		if l.Unsupported != "" {
+			g.failed = unsupported(l.Unsupported)
+			return g.failed
+		}
 		if l.Info != nil && g.info == nil {
 			if g.failed = g.begin(l.Info); g.failed != nil {
 				return g.failed
@@ -165,6 +174,12 @@ func (g *guests) read(r io.Reader, alive func()) error {
 	}
 	return lines.Err()
 }
+
+// unsupported is an ErrUnsupported in the words of a guest.
+type unsupported string
+
+func (u unsupported) Error() string { return string(u) }
+func (u unsupported) Unwrap() error { return ErrUnsupported }
 
 // begin notes what the first guest has found out; later ones are told.
 func (g *guests) begin(info *Info) (err error) {

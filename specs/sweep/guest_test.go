@@ -105,3 +105,11 @@ func TestGuestDiesAfterTheLastPoint(t *testing.T) {
 		t.Error("a sound kernel died without an error")
 	}
 }
+
+func TestGuestLacksSomething(t *testing.T) {
+	g, _ := testGuests(t)
+	err := g.read(strings.NewReader(`{"Unsupported":"no tcx"}`), func() {})
+	if !errors.Is(err, ErrUnsupported) || err.Error() != "no tcx" || g.failed != err {
+		t.Errorf("error %v, kept %v; want what the guest said, as %v", err, g.failed, ErrUnsupported)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"seg6lab/forwarder/skb"
 	"seg6lab/lab/feature"
+	"seg6lab/lab/probe"
 )
 
 // Options of a sweep.
@@ -36,6 +37,10 @@ type Info struct {
 	Withheld map[int]string // why points with this mac_len cannot be measured
 }
 
+// ErrUnsupported is wrapped by every error that means that the kernel lacks what
+// it takes to measure anything.
+var ErrUnsupported = errors.New("a sweep is not possible on this kernel")
+
 // Run measures on this machine's kernel. It tells info once, before the first
 // results, and results batch by batch. Points that cannot be measured come first.
 func Run(ctx context.Context, o Options, told func(Info) error, results func([]Result) error) (err error) {
@@ -49,6 +54,9 @@ func Run(ctx context.Context, o Options, told func(Info) error, results func([]R
 	}
 	defer undo()
 	b, err := o.open(ctx, &info)
+	if missing := (*feature.Missing)(nil); errors.As(err, &missing) || errors.Is(err, probe.ErrUnsupported) {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
 	if err != nil {
 		return err
 	}
