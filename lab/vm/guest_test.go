@@ -133,7 +133,9 @@ func needRoot(t *testing.T) {
 
 func bootTest(t *testing.T, cfg Config) *Machine {
 	t.Helper()
-	cfg.Kernel = testKernel(t)
+	if cfg.Kernel == nil {
+		cfg.Kernel = testKernel(t)
+	}
 	m, err := Boot(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -165,10 +167,13 @@ func runRole(t *testing.T, m *Machine, role string, cmd Cmd) (int, string, error
 const preparedWord = "prepared"
 
 func TestPreparedCommand(t *testing.T) {
+	k := testKernel(t)
+	// A guest that another build saved has not this program to prepare.
+	t.Setenv("SEG6LAB_CACHE", t.TempDir())
 	Prepared = []string{preparedWord}
 	defer func() { Prepared = nil }()
 	for range 2 { // booted, and restored
-		m := bootTest(t, Config{})
+		m := bootTest(t, Config{Kernel: k})
 		self, err := m.PushSelf(t.Context())
 		if err != nil {
 			t.Fatal(err)
