@@ -170,18 +170,19 @@ func createNetns(m mark, f func() (*Node, error)) (*Node, error) {
 func removeNetns(name string) error {
 	path := filepath.Join(netnsDir, name)
 	for {
-		err := unix.Unmount(path, unix.MNT_DETACH)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			break // nothing mounted (any more)
-		}
-		if err != nil {
-			return fmt.Errorf("unmount %s: %w", path, err)
+		// A name can be mounted on twice, as by a first `ip netns add` after ours:
+		// it can be removed once nothing is left on it.
+		unmounted := unix.Unmount(path, unix.MNT_DETACH)
+		err := os.Remove(path)
+		switch {
+		case err == nil, errors.Is(err, os.ErrNotExist):
+			return nil
+		case !errors.Is(err, unix.EBUSY):
+			return err
+		case unmounted != nil:
+			return fmt.Errorf("unmount %s: %w", path, unmounted)
 		}
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // prepareNetnsDir does what the first `ip netns add` does: it makes netnsDir a
