@@ -31,7 +31,7 @@ func compile(config *Config) (*Forwarder, error) {
 		Forwarder: &Forwarder{
 			quirks: LinuxQuirks(), now: time.Now, model: config.Model, seed: rand.Uint32(),
 			fib4: fib.New[*dst](), fib6: fib.New[*dst](),
-			hmac: map[uint32]*hmacKey{}, own: ownAddresses{set: map[netip.Addr]bool{}, anycast: map[netip.Addr]bool{}},
+			hmac: map[uint32]*hmacKey{}, own: ownAddresses{set: map[netip.Addr]bool{}, anycast: map[netip.Addr]bool{}, broadcast: map[[4]byte]bool{}},
 		},
 		c: config, byName: map[string]*device{}, vrfs: map[string]*domain{},
 		shared: map[dstKey]*dst{}, tunnels: map[tunnelKey]*dst{},

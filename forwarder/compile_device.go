@@ -141,6 +141,7 @@ func (c *compiler) addAddress(d *device, vrf *domain, p netip.Prefix) {
 		f.Table(localTable).Insert(netip.PrefixFrom(p.Masked().Addr(), 128), &any)
 	}
 	if a.Is4() && p.Bits() < 31 {
+		c.own.broadcast[broadcastOf(p).As4()] = true
 		f.Table(localTable).Insert(netip.PrefixFrom(broadcastOf(p), 32), c.share(dstKey{kind: toAll}))
 	}
 }

@@ -25,7 +25,7 @@ func (w *Worker) receive4(p *packet) bool {
 // destination or a next hop. A packet that was received has its options
 // checked, one that was decapsulated has not.
 func (w *Worker) input4(p *packet, to [4]byte, options bool) bool {
-	if src := *p.src4(); martian4(src) || w.f.own.has(netip.AddrFrom4(src)) || to[0] == 127 || to[0] == 0 {
+	if src := *p.src4(); martian4(src) || w.f.own.has(netip.AddrFrom4(src)) || to[0] == 127 || to == [4]byte{} {
 		return w.drop(dropAddress)
 	}
 	if to[0] >= 224 {
@@ -95,7 +95,10 @@ func (w *Worker) noRoute4(p *packet, why unreachability) bool {
 }
 
 // martian4 is a source address that no packet may have.
-func martian4(a [4]byte) bool { return a[0] == 127 || a[0] == 0 || a[0] >= 224 }
+// Of 0.0.0.0/8 it is the first alone (ipv4_is_zeronet).
+func martian4(a [4]byte) bool {
+	return a[0] == 127 || a == [4]byte{} || a[0]&0xf0 == 0xe0 || a == [4]byte{255, 255, 255, 255}
+}
 
 const dontFragment = 0x4000
 
@@ -134,7 +137,25 @@ func (w *Worker) send4(p *packet, d *dst) bool {
 	if p.isKnown {
 		return w.transmit(p, d.dev, nil, netip.AddrFrom4(p.known4))
 	}
-	return w.transmit(p, d.dev, nil, netip.AddrFrom4(*p.dst4()))
+	to := *p.dst4()
+	if mac, ok := w.groupMAC4(to); ok {
+		w.sendTo(p, d.dev, linkOf(mac))
+		return true
+	}
+	return w.transmit(p, d.dev, nil, netip.AddrFrom4(to))
+}
+
+// groupMAC4 is the link-layer address of a multicast group (RFC 1112 section
+// 6.4) or a broadcast, of whichever device (arp_constructor). End.DX4 sends
+// packets to them by its next hop's route.
+func (w *Worker) groupMAC4(a [4]byte) (mac [6]byte, ok bool) {
+	switch {
+	case a[0]&0xf0 == 0xe0:
+		return [6]byte{1, 0, 0x5e, a[1] & 0x7f, a[2], a[3]}, true
+	case a == [4]byte{}, a == [4]byte{255, 255, 255, 255}, w.f.own.broadcast[a]:
+		return [6]byte{255, 255, 255, 255, 255, 255}, true
+	}
+	return mac, false
 }
 
 // fragment4 is ip_do_fragment: fragments as long as the MTU allows, each with

@@ -17,6 +17,8 @@ type ownAddresses struct {
 	set  map[netip.Addr]bool
 	// anycast are the subnet-router anycast addresses.
 	anycast map[netip.Addr]bool
+	// broadcast are the broadcast addresses of IPv4 prefixes.
+	broadcast map[[4]byte]bool
 }
 
 func (o *ownAddresses) has(a netip.Addr) bool { return o.set[a] }

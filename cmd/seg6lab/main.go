@@ -76,9 +76,11 @@ run it, 4 the lab itself failed.`,
 		newVMCommand(),
 		newKernelCommand(),
 		newSweepCommand(),
+		newFuzzCommand(),
 		newHeadroomCommand(),
 		newGuestCommand(),
 		newSweepGuestCommand(),
+		newFuzzGuestCommand(),
 	)
 	return group(root)
 }
