@@ -94,6 +94,11 @@ func (w *Worker) input(p *packet, d *dst) bool {
 		return true
 	case d.endpoint != nil && !p.own:
 		return w.endpoint(p, d.endpoint)
+	case d.endpoint != nil && d.dev == nil:
+		// The router's own packet to a SID on a VRF device or lo, which no
+		// link leads to.
+		w.drop(dropBlackhole)
+		return true
 	case d.headend != nil:
 		return w.headend(p, d.headend)
 	}
@@ -118,10 +123,13 @@ func (w *Worker) input(p *packet, d *dst) bool {
 	return w.forward4(p, d)
 }
 
-// deliver gives the packet to the node itself.
+// deliver gives the packet to the node itself. Whatever becomes of it there is
+// no error to a SID that exposed it (ip6_input_finish, ip_local_deliver_finish).
 func (w *Worker) deliver(p *packet, d *dst) bool {
 	if p.v6 {
-		return w.deliver6(p, d)
+		w.deliver6(p, d)
+	} else {
+		w.deliver4(p)
 	}
-	return w.deliver4(p)
+	return true
 }

@@ -68,6 +68,9 @@ func (w *Worker) sourceTowards4(p *packet, to [4]byte) netip.Addr {
 	if d == nil || d.dev == nil {
 		return netip.Addr{}
 	}
+	if p.domain.index != 0 && d.dev.domain != p.domain {
+		return w.f.own.inVRF4(p.domain)
+	}
 	hop := netip.AddrFrom4(to)
 	if d.via.Is4() {
 		hop = d.via

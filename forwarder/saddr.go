@@ -123,6 +123,20 @@ func betterSource(a, b ownAddress, dev *device, to netip.Addr) bool {
 	return commonPrefix(a.addr, to) > commonPrefix(b.addr, to)
 }
 
+// dummy4 is the source of who has no address (RFC 7600 section 4.8).
+var dummy4 = netip.AddrFrom4([4]byte{192, 0, 0, 8})
+
+// inVRF4 is the source address for a route that leads out of a VRF: the first
+// of the VRF's devices (fib_select_path).
+func (o *ownAddresses) inVRF4(vrf *domain) netip.Addr {
+	for _, c := range o.list {
+		if c.addr.Is4() && c.dev != nil && c.dev.domain == vrf {
+			return c.addr
+		}
+	}
+	return dummy4
+}
+
 // source4 is inet_select_addr: the first address of the device, or of any
 // device of its domain.
 func (o *ownAddresses) source4(dev *device) netip.Addr {

@@ -181,7 +181,8 @@ func round(ctx context.Context, o Options, n needs, r *Report) (_ *Difference, e
 		}
 		err = errors.Join(err, p.kernel.down())
 	}()
-	for i := range min(RoundFrames, o.Count-r.Frames) {
+	frames := min(RoundFrames, o.Count-r.Frames)
+	for i := range frames {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -201,7 +202,38 @@ func round(ctx context.Context, o Options, n needs, r *Report) (_ *Difference, e
 			return minimise(ctx, t, o, p.rfc, seed, i+1)
 		}
 	}
-	return nil, p.counters(t)
+	if kernel, _, err := p.counters(t); err != nil || kernel == "" {
+		return nil, err
+	}
+	return miscounted(ctx, t, n, o.RFC, seed, frames)
+}
+
+// miscounted repeats a round and looks at the counters after every frame.
+func miscounted(ctx context.Context, t *topology.Topology, n needs, rfc bool, seed uint64, frames int) (_ *Difference, err error) {
+	p, err := open(ctx, t, rfc)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.kernel.down()) }()
+	d := newDraw(seed)
+	d.topology(n) // draws what the round has drawn
+	for i := range frames {
+		var o outcome
+		o.port, o.frame = d.frame()
+		if err := p.compare(&o); err != nil {
+			return nil, err
+		}
+		kernel, forwarder, err := p.counters(t)
+		if err != nil {
+			return nil, err
+		}
+		if kernel != "" {
+			diff := difference(t, o, seed, i+1)
+			diff.Kernel, diff.Forwarder = append(diff.Kernel, kernel), append(diff.Forwarder, forwarder)
+			return diff, nil
+		}
+	}
+	return nil, errors.New("the counters differed, but not again")
 }
 
 // pair is the kernel and the forwarder with one configuration.
@@ -254,14 +286,12 @@ func input(f *forwarder.Forwarder, port int, frame []byte) (out []Sent) {
 	return out
 }
 
-// counters compares what both counted for the SIDs.
-func (p *pair) counters(t *topology.Topology) error {
-	if p.rfc {
-		return nil
-	}
+// counters compares what both counted for the SIDs. The words are those of the
+// first difference, empty without one.
+func (p *pair) counters(t *topology.Topology) (kernel, forwarder string, err error) {
 	all, err := p.kernel.counters()
-	if err != nil {
-		return err
+	if err != nil || p.rfc {
+		return "", "", err
 	}
 	for _, r := range t.Nodes[router].Routes {
 		if r.Encap == nil || r.Encap.Seg6Local == nil {
@@ -269,10 +299,10 @@ func (p *pair) counters(t *topology.Topology) error {
 		}
 		want, ok := all[r.To.Prefix]
 		if got, _ := p.forwarder.Counters(r.To.String()); !ok || got != want {
-			return fmt.Errorf("%s: the forwarder counted %+v, the kernel %+v", r.To, got, want)
+			return fmt.Sprintf("%s counts %+v", r.To, want), fmt.Sprintf("%s counts %+v", r.To, got), nil
 		}
 	}
-	return nil
+	return "", "", nil
 }
 
 // difference puts an outcome into words.
