@@ -38,7 +38,7 @@ func (w *Worker) decapsulate(p *packet, proto byte, off int) bool {
 	}
 	p.net += off
 	p.v6 = proto == srh.IPv6
-	p.transport = p.net + least
+	p.transport, p.nhoff = p.net+least, 6
 	if ihl := int(p.buf[p.net]&0xf) * 4; proto == srh.IPv4 && !w.f.quirks.DecapIgnoresOptions {
 		if ihl < ipv4Len || p.net+ihl > p.end {
 			return w.drop(dropMalformed)

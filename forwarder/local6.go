@@ -17,9 +17,7 @@ func (w *Worker) deliver6(p *packet, d *dst) bool {
 	for {
 		b := p.bytes()
 		off := p.transport - p.net
-		// Of a packet that was inside another the offset of the next-header
-		// field is that of the outer one, as the kernel's (IP6CB).
-		if off > len(b) || p.nhoff >= len(b) {
+		if off > len(b) {
 			return w.drop(dropMalformed)
 		}
 		proto := b[p.nhoff]

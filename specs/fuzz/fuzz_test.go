@@ -90,9 +90,17 @@ func TestDifferenceIsFound(t *testing.T) {
 // sends the same, it holds on both.
 func TestCaseOfForwarder(t *testing.T) {
 	needRoot(t)
-	d := newDraw(1)
-	top := d.topology(needs{})
-	o := outcome{port: 0, frame: append(ethernet(0, "", "86dd"), unhex("60000000 0010 11 01", hostAddr, farAddr, udp)...)}
+	for name, frame := range map[string][]byte{
+		"IPv6": append(ethernet(0, "", "86dd"), unhex("60000000 0010 11 01", hostAddr, farAddr, udp)...),
+		"IPv4": append(ethernet(0, "", "0800"), unhex("4500 0024 1234 4000 01 11 5231 0a000101 0a630001", udp)...),
+	} {
+		t.Run(name, func(t *testing.T) { holdsOnBoth(t, outcome{port: 0, frame: frame}) })
+	}
+}
+
+// holdsOnBoth takes a frame that both answer with time exceeded.
+func holdsOnBoth(t *testing.T, o outcome) {
+	top := newDraw(1).topology(needs{})
 	p, err := open(context.Background(), top, false)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +127,7 @@ func TestCaseOfForwarder(t *testing.T) {
 	for _, plane := range []string{specs.DataplaneAsWritten, specs.DataplaneForwarder} {
 		r := specs.Run(context.Background(), cases[0], specs.Options{Frames: filepath.Dir(name), Dataplane: plane})
 		if r.Verdict != specs.Held {
-			t.Errorf("%s: %s, %s", plane, r.Verdict, r.Failure)
+			t.Errorf("%s: %s, %s\n%s", plane, r.Verdict, r.Failure, diff.Case)
 		}
 	}
 }
