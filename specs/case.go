@@ -97,10 +97,22 @@ type Send struct {
 	// Clone is "none", "data" (the sk_buff is marked as cloned, the other one is
 	// gone) or "header" (a packet socket shares data and header).
 	Clone string `yaml:"clone,omitempty" jsonschema:"enum=none,enum=data,enum=header"`
+	// Linear, when false, sends the frame in pages: all behind its Ethernet header
+	// is in fragments until someone pulls it into the head. It goes with
+	// headroom veth.
+	Linear *bool `yaml:"linear,omitempty"`
+	// AccelVLAN says where the frame's 802.1Q tag is when it reaches the node:
+	// beside the frame, as a driver with rx-vlan-offload leaves it, or in it.
+	AccelVLAN *bool `yaml:"accel-vlan,omitempty"`
 }
 
-// shaped tells whether the frame is to arrive otherwise than as it is sent.
-func (s *Send) shaped() bool { return s.Headroom != "" || s.Clone != "" }
+// shaped tells whether the frame is to arrive in a way that the case chooses.
+func (s *Send) shaped() bool {
+	return s.Headroom != "" || s.Clone != "" || s.Linear != nil || s.AccelVLAN != nil
+}
+
+// paged tells whether the frame is sent in pages.
+func (s *Send) paged() bool { return s.Linear != nil && !*s.Linear }
 
 // Command is a command line that a node executes.
 type Command struct {

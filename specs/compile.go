@@ -1,11 +1,14 @@
 package specs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
@@ -112,7 +115,7 @@ func (k *compiler) step(s *Step) step {
 	if s.Send != nil {
 		out.frames = k.frames(s.Send)
 		if s.Send.shaped() {
-			out.shape, out.to = k.shape(s.Send)
+			out.shape, out.to = k.shape(s.Send, out.frames)
 		}
 		sent = len(out.frames)
 	}
@@ -148,9 +151,9 @@ func (k *compiler) suggestNode(name string) string {
 	return strictyaml.Suggest(name, slices.Sorted(maps.Keys(k.topology.Nodes)))
 }
 
-// shape reads the headroom and clone that a Send asks for, and finds the end
-// that the frames arrive at.
-func (k *compiler) shape(s *Send) (*headroom.Profile, topology.End) {
+// shape reads how a Send wants its frames to arrive, and finds the end that they
+// arrive at.
+func (k *compiler) shape(s *Send, frames [][]byte) (*headroom.Profile, topology.End) {
 	p := new(headroom.Profile)
 	var err error
 	if p.Headroom, err = headroom.Parse(s.Headroom); err != nil {
@@ -159,6 +162,15 @@ func (k *compiler) shape(s *Send) (*headroom.Profile, topology.End) {
 	if p.Clone, err = headroom.ParseClone(s.Clone); err != nil {
 		k.fail(s.ValueAt("clone"), "%v", err)
 	}
+	if s.paged() && p.Headroom != headroom.Veth {
+		k.fail(s.ValueAt("linear"), "a frame in pages has the headroom veth: no other can be given to it")
+	}
+	if s.AccelVLAN != nil {
+		p.AccelVLAN = *s.AccelVLAN
+		if slices.ContainsFunc(frames, func(f []byte) bool { return !tagged(f) }) {
+			k.fail(s.ValueAt("accel-vlan"), "the frame has no 802.1Q tag")
+		}
+	}
 	for _, l := range k.topology.Links {
 		for end := range l.Ends {
 			if l.Ends[end] == s.From {
@@ -166,8 +178,13 @@ func (k *compiler) shape(s *Send) (*headroom.Profile, topology.End) {
 			}
 		}
 	}
-	k.fail(s.ValueAt("from"), "headroom and clone are set on a link: %s is no end of one", s.From)
+	k.fail(s.ValueAt("from"), "headroom, clone, linear and accel-vlan are set on a link: %s is no end of one", s.From)
 	return nil, topology.End{}
+}
+
+// tagged tells whether a frame begins with an 802.1Q tag.
+func tagged(frame []byte) bool {
+	return len(frame) >= 18 && binary.BigEndian.Uint16(frame[12:]) == unix.ETH_P_8021Q
 }
 
 // maxFrames bounds what one step sends.

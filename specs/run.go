@@ -300,9 +300,13 @@ func (e *ends) send(s step) (string, error) {
 	if s.Send.Count > 1 {
 		did = fmt.Sprintf("%s sends %d times %s", s.Send.From, s.Send.Count, s.Send.Packet)
 	}
+	socket := e.senders[s.Send.From]
 	return did, onOneCPU(func() error {
+		if s.Send.paged() {
+			return socket.SendPages(s.frames)
+		}
 		for _, f := range s.frames {
-			if err := e.senders[s.Send.From].Send(f); err != nil {
+			if err := socket.Send(f); err != nil {
 				return fmt.Errorf("%s: %w", s.Send.From, err)
 			}
 		}

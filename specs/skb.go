@@ -138,15 +138,40 @@ func checkShape(t *probe.Trace, s step) error {
 		return fmt.Errorf("node %s: seg6 saw %d of %d frames: the headroom they had is not known", s.to.Node, len(packets), len(s.frames))
 	}
 	for i, p := range packets {
-		e, ok := p.Entry()
-		got := e.State
-		cloned, headerCloned := s.shape.Clone != headroom.NotCloned, s.shape.Clone == headroom.HeaderCloned
-		if !ok || got.Headroom != s.shape.Headroom.Bytes() || got.Cloned != cloned || got.HeaderCloned != headerCloned {
-			return fmt.Errorf("node %s: packet %d was to reach seg6 with headroom %d, cloned %t, header-cloned %t; it did so with %d, %t, %t:\n%s",
-				s.to.Node, i+1, s.shape.Headroom.Bytes(), cloned, headerCloned, got.Headroom, got.Cloned, got.HeaderCloned, indent(describe(p)))
+		if wrong := misshapen(p, s); wrong != "" {
+			return fmt.Errorf("node %s: packet %d of %d did not reach seg6 as asked: %s:\n%s", s.to.Node, i+1, len(packets), wrong, indent(describe(p)))
 		}
 	}
 	return nil
+}
+
+// misshapen says what a packet has otherwise than its step asks for, if anything.
+func misshapen(p *probe.Packet, s step) string {
+	entry, ok := p.Entry()
+	if !ok {
+		return "it was not seen there"
+	}
+	got, send := entry.State, s.Send
+	for _, f := range []struct {
+		name      string
+		asked     bool
+		want, got any
+	}{
+		{"headroom", send.Headroom != "", s.shape.Headroom.Bytes(), got.Headroom},
+		{"cloned", true, s.shape.Clone != headroom.NotCloned, got.Cloned},
+		{"header-cloned", true, s.shape.Clone == headroom.HeaderCloned, got.HeaderCloned},
+		{"linear", send.Linear != nil, !send.paged(), got.Linear == got.Len},
+		{"tag beside the frame", send.AccelVLAN != nil, s.shape.AccelVLAN, p.Events[0].State.VLAN},
+	} {
+		if f.asked && f.want != f.got {
+			return fmt.Sprintf("%s is %v, asked for %v", f.name, f.got, f.want)
+		}
+	}
+	// The tag is where it was asked to be when the device hands the frame over.
+	if first := p.Events[0]; send.AccelVLAN != nil && (first.Kind != probe.Receive || first.Device != s.to.Dev) {
+		return fmt.Sprintf("it was first seen at %s %s", first.Kind, first.Device)
+	}
+	return ""
 }
 
 type skbChecker struct {
