@@ -114,6 +114,15 @@ func RunMatrix(ctx context.Context, cases []*Case, kernels []string, opts RunOpt
 	}
 	all := make([][]*Result, len(kernels))
 	ran := make([]bool, len(cases)) // with one kernel at least
+	done := opts.Done
+	if done == nil {
+		done = func(*Result) {}
+	}
+	opts.Done = func(r *Result) {
+		if r.Verdict != Unsupported {
+			done(r)
+		}
+	}
 	frames := opts.Frames
 	for k, name := range kernels {
 		opts.Kernel = name
@@ -133,9 +142,14 @@ func RunMatrix(ctx context.Context, cases []*Case, kernels []string, opts RunOpt
 	var results []*Result
 	for k := range kernels {
 		for i, r := range all[k] {
-			if r.Verdict != Unsupported || !ran[i] && k == len(kernels)-1 {
-				results = append(results, r)
+			switch {
+			case r.Verdict != Unsupported:
+			case !ran[i] && k == len(kernels)-1:
+				done(r)
+			default:
+				continue
 			}
+			results = append(results, r)
 		}
 	}
 	return results, nil
