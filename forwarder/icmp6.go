@@ -76,7 +76,7 @@ func (w *Worker) icmp6Error(p *packet, kind, code byte, info uint32) {
 	m[6], m[7] = protoICMPv6, 64
 	*r.dst6() = *src
 	source := addr16(dst)
-	if toGroup || !w.f.own.has(source) && !w.f.own.anycast[source] {
+	if toGroup || !w.f.own.inDomain(source, p.domain) && !w.f.own.anycast[source] {
 		source = w.f.own.source6(p.in, addr16(src))
 	}
 	if !source.IsValid() {

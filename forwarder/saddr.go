@@ -23,6 +23,20 @@ type ownAddresses struct {
 
 func (o *ownAddresses) has(a netip.Addr) bool { return o.set[a] }
 
+// inDomain tells an address of the router from one of another VRF
+// (ipv6_chk_addr).
+func (o *ownAddresses) inDomain(a netip.Addr, d *domain) bool {
+	if !o.set[a] {
+		return false
+	}
+	for _, c := range o.list {
+		if c.addr == a && (c.dev == nil || c.dev.domain == d) {
+			return true
+		}
+	}
+	return false
+}
+
 // scope of an address: link 2, site 5, global 14 (RFC 4007 section 5; unique
 // local addresses are global).
 func scope(a netip.Addr) int {
