@@ -143,6 +143,9 @@ type Expect struct {
 	// Count is how many such packets arrive, neither more nor fewer; as many
 	// as were sent when left out.
 	Count *int `yaml:"count,omitempty"`
+	// When is "unfixed" or "fixed": the expectation is of a kernel without the
+	// case's fix, or of one with it, alone.
+	When string `yaml:"when,omitempty" jsonschema:"enum=unfixed,enum=fixed"`
 	// Nothing says that no frame at all arrives. Neighbour discovery, router
 	// and multicast listener messages and ARP are looked at only where a packet
 	// expression of them is expected.

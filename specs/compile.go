@@ -228,6 +228,9 @@ func (k *compiler) frames(s *Send) [][]byte {
 func (k *compiler) expect(e *Expect, sent int) expect {
 	out := expect{Expect: e, count: sent}
 	k.end(e.End, e.ValueAt("at"))
+	if e.When != "" && k.c.File.Fix == "" {
+		k.fail(e.ValueAt("when"), "unfixed and fixed speak of a fix: expected the case to name it with the key fix")
+	}
 	switch {
 	case e.Nothing && (e.Packet != "" || e.Count != nil || e.Exact):
 		k.fail(e.KeyAt("nothing"), "nothing stands alone: expected no packet, count or exact beside it")

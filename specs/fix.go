@@ -13,8 +13,8 @@ import (
 // has it is found out by what the kernel does: distributions backport.
 type fix struct {
 	name, about string
-	// probe is a case that holds on a kernel with the fix, and whose skb
-	// expectations fail on one without.
+	// probe is a case that holds on a kernel with the fix, and whose last step
+	// fails on one without.
 	probe string
 }
 
@@ -35,6 +35,18 @@ steps:
   - send: *send
     expect: *expect
     skb: [{node: r, function: pskb_expand_head, within: seg6, per-packet: 1}]
+`},
+	{"end-uncow", "End and NEXT-CSID write to a copy of data that another sk_buff shares", `
+case: has-end-uncow
+topology: headend
+requires: [cpu.single]
+with:
+  r: {routes: [{to: "fc00:e::1/128", dev: out, encap: {seg6local: {action: End}}}]}
+steps:
+  - send: {from: src:eth0, packet: 'Ether()/IPv6(src="2001:db8:1::2", dst="fc00:e::1")/SRH(segleft=1, addresses=["fc00:2::2", "fc00:e::1"])/UDP(sport=1000, dport=9)/Raw(16)'}
+    expect:
+      - {at: dst:eth0, packet: 'Ether()/IPv6(dst="fc00:2::2")/SRH(segleft=0)'}
+      - {at: r:in, packet: 'Ether()/IPv6(dst="fc00:e::1")/SRH(segleft=1)'}
 `},
 	{"mac-header-room", "the modes reserve room for a MAC header longer than the outgoing device's", `
 case: has-mac-header-room

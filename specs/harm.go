@@ -2,6 +2,8 @@ package specs
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -21,6 +23,19 @@ func init() {
 		Probe: func() error {
 			if !inGuest.Load() {
 				return feature.Absent(errors.New("this is no guest"))
+			}
+			return nil
+		},
+	})
+}
+
+func init() {
+	feature.Register(feature.Feature{
+		Name:  "cpu.single",
+		About: "a single CPU, on which who reads a packet socket comes after the kernel's work",
+		Probe: func() error {
+			if n := runtime.NumCPU(); n > 1 {
+				return feature.Absent(fmt.Errorf("there are %d", n))
 			}
 			return nil
 		},

@@ -140,6 +140,7 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 	defer watch.close()
 
 	for i, s := range c.steps {
+		s.expect = watch.expectations(s.expect)
 		result, err := ends.do(ctx, l, s, max(opts.Patience, 1))
 		if err == nil {
 			err = watch.check(ctx, s)

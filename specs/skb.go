@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"seg6lab/lab"
@@ -94,6 +95,13 @@ func fixedWord(has bool) string {
 		return "fixed"
 	}
 	return "unfixed"
+}
+
+// expectations are those that speak of the running kernel.
+func (w *watch) expectations(all []expect) []expect {
+	return slices.DeleteFunc(slices.Clone(all), func(e expect) bool {
+		return e.When != "" && e.When != fixedWord(w.fixed)
+	})
 }
 
 func (w *watch) close() {
