@@ -101,6 +101,9 @@ type Send struct {
 	// is in fragments until someone pulls it into the head. It goes with
 	// headroom veth.
 	Linear *bool `yaml:"linear,omitempty"`
+	// TAP has the frame come from a TAP device of the node instead, which the step
+	// makes under the name in From.
+	TAP *TAP `yaml:"tap,omitempty"`
 	// AccelVLAN says where the frame's 802.1Q tag is when it reaches the node:
 	// beside the frame, as a driver with rx-vlan-offload leaves it, or in it.
 	AccelVLAN *bool `yaml:"accel-vlan,omitempty"`
@@ -113,6 +116,18 @@ func (s *Send) shaped() bool {
 
 // paged tells whether the frame is sent in pages.
 func (s *Send) paged() bool { return s.Linear != nil && !*s.Linear }
+
+// TAP is how a TAP device hands a frame to the kernel, which calls
+// napi_gro_frags for each.
+type TAP struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// First is the number of bytes in the first piece, which becomes the head of
+	// the skb; the rest becomes a fragment. All in one piece when 0.
+	First int `yaml:"first,omitempty" jsonschema:"minimum=0"`
+	// GRO is the device's receive offload of that name, on when left out.
+	GRO *bool `yaml:"gro,omitempty"`
+}
 
 // Command is a command line that a node executes.
 type Command struct {

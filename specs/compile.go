@@ -45,6 +45,9 @@ func (c *Case) Requirements() []string {
 		if s.Send != nil && s.Send.shaped() {
 			names = append(names, featureProbe, "tcx")
 		}
+		if s.Send != nil && s.Send.TAP != nil {
+			names = append(names, "tap.napi-frags")
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -187,11 +190,26 @@ func tagged(frame []byte) bool {
 	return len(frame) >= 18 && binary.BigEndian.Uint16(frame[12:]) == unix.ETH_P_8021Q
 }
 
+func (k *compiler) tap(s *Send) {
+	switch {
+	case k.topology.Nodes[s.From.Node] == nil:
+		k.end(s.From, s.ValueAt("from"))
+	case slices.Contains(k.topology.Devices(s.From.Node), s.From.Dev):
+		k.fail(s.ValueAt("from"), "node %s has a device %s already: the step makes one of a new name", s.From.Node, s.From.Dev)
+	case s.shaped():
+		k.fail(s.KeyAt("tap"), "a TAP device has a headroom of its own: headroom, clone, linear and accel-vlan are for links")
+	}
+}
+
 // maxFrames bounds what one step sends.
 const maxFrames = 1_000_000
 
 func (k *compiler) frames(s *Send) [][]byte {
-	k.end(s.From, s.ValueAt("from"))
+	if s.TAP != nil {
+		k.tap(s)
+	} else {
+		k.end(s.From, s.ValueAt("from"))
+	}
 	count := max(s.Count, 1)
 	if s.Count < 0 || s.Count > maxFrames {
 		k.fail(s.ValueAt("count"), "count %d: expected 1 to %d", s.Count, maxFrames)
@@ -211,6 +229,9 @@ func (k *compiler) frames(s *Send) [][]byte {
 		once = frames
 	} else if p := k.packet(s.Packet, s.ValueAt("packet")); p != nil {
 		src, dst := k.topology.MACs(s.From)
+		if s.TAP != nil {
+			dst = &lab.TAPMAC
+		}
 		frame, err := k.build(p, src, dst)
 		if err != nil {
 			k.fail(s.ValueAt("packet"), "%v", err)

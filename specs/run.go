@@ -208,7 +208,7 @@ func openEnds(l *lab.Lab, c *Case) (_ *ends, err error) {
 		return nil
 	}
 	for _, s := range c.steps {
-		if s.Send != nil && e.senders[s.Send.From] == nil {
+		if s.Send != nil && s.Send.TAP == nil && e.senders[s.Send.From] == nil {
 			from := s.Send.From
 			err := inside(from, func() error {
 				socket, err := traffic.Open(from.Dev)
@@ -256,9 +256,19 @@ func (e *ends) do(ctx context.Context, l *lab.Lab, s step, patience int) (StepRe
 		}
 		defer undo()
 	}
-	if s.Send != nil {
+	switch {
+	case s.Send != nil && s.Send.TAP != nil:
+		tap, err := openTAP(l, s.Send)
+		if err != nil {
+			return result, err
+		}
+		defer tap.Close()
+		if result.Did, err = sendTAP(tap, s); err != nil {
+			return result, err
+		}
+	case s.Send != nil:
 		result.Did, err = e.send(s)
-	} else {
+	default:
 		result.Did, err = command(ctx, l, e.dir, s.Run)
 	}
 	if err != nil {
@@ -309,6 +319,30 @@ func (e *ends) send(s step) (string, error) {
 		for _, f := range s.frames {
 			if err := socket.Send(f); err != nil {
 				return fmt.Errorf("%s: %w", s.Send.From, err)
+			}
+		}
+		return nil
+	})
+}
+
+func openTAP(l *lab.Lab, s *Send) (*os.File, error) {
+	node, err := l.Node(s.From.Node)
+	if err != nil {
+		return nil, err
+	}
+	return node.TAP(s.From.Dev, s.TAP.GRO == nil || *s.TAP.GRO)
+}
+
+func sendTAP(tap *os.File, s step) (string, error) {
+	did := fmt.Sprintf("%s, a TAP device, delivers %s", s.Send.From, s.Send.Packet)
+	return did, onOneCPU(func() error {
+		for _, f := range s.frames {
+			pieces := [][]byte{f}
+			if n := s.Send.TAP.First; n > 0 && n < len(f) {
+				pieces = [][]byte{f[:n], f[n:]}
+			}
+			if _, err := unix.Writev(int(tap.Fd()), pieces); err != nil {
+				return fmt.Errorf("%s: write a frame of %d bytes: %w", s.Send.From, len(f), err)
 			}
 		}
 		return nil
