@@ -93,7 +93,7 @@ type Send struct {
 	// Headroom in bytes with which the frame reaches the node at the other end
 	// of the link: 16 to 272, or "veth" (16, as it is), "tap" (78), "ixgbe" (206)
 	// or "page" (a page of its own, as native XDP leaves it).
-	Headroom string `yaml:"headroom,omitempty"`
+	Headroom string `yaml:"headroom,omitempty" jsonschema:"oneof_type=string;integer"`
 	// Clone is "none", "data" (the sk_buff is marked as cloned, the other one is
 	// gone) or "header" (a packet socket shares data and header).
 	Clone string `yaml:"clone,omitempty" jsonschema:"enum=none,enum=data,enum=header"`

@@ -49,6 +49,8 @@ type Options struct {
 	// package in the working directory, and directories below or beside it.
 	Base string
 	Dirs []string
+	// Variables says that ${name} may stand for any value below the file's own keys.
+	Variables bool
 }
 
 // Generate makes the schema of the file format whose root is the struct root.
@@ -89,7 +91,13 @@ func Generate(root any, o Options) ([]byte, error) {
 	describe(tree)
 	defs, _ := tree["$defs"].(map[string]any)
 	for name, def := range defs {
+		if o.Variables {
+			admitVariables(def.(map[string]any))
+		}
 		defs[name] = loosen(def.(map[string]any), short[name])
+	}
+	if o.Variables {
+		defs["Variable"] = map[string]any{"type": "string", "pattern": `\$\{[^}]*\}`}
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -109,6 +117,33 @@ func noteShort(t reflect.Type, short map[string]string) {
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Tag.Get("short") != "" {
 			short[t.Name()], _, _ = strings.Cut(f.Tag.Get("yaml"), ",")
+		}
+	}
+}
+
+// admitVariables lets a variable stand for the value of each property and of each element.
+func admitVariables(v any) {
+	def, ok := v.(map[string]any)
+	if !ok {
+		return
+	}
+	or := func(s any) map[string]any {
+		admitVariables(s)
+		either := map[string]any{"anyOf": []any{s, map[string]any{"$ref": "#/$defs/Variable"}}}
+		if s, ok := s.(map[string]any); ok && s["description"] != nil {
+			either["description"] = s["description"]
+			delete(s, "description")
+		}
+		return either
+	}
+	if properties, ok := def["properties"].(map[string]any); ok {
+		for name, p := range properties {
+			properties[name] = or(p)
+		}
+	}
+	for _, key := range []string{"items", "additionalProperties"} {
+		if inner, ok := def[key].(map[string]any); ok {
+			def[key] = or(inner)
 		}
 	}
 }
