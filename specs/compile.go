@@ -117,7 +117,7 @@ func (k *compiler) step(s *Step) step {
 	sent := 1
 	if s.Send != nil {
 		out.frames = k.frames(s.Send)
-		if s.Send.shaped() {
+		if s.Send.shaped() && s.Send.TAP == nil {
 			out.shape, out.to = k.shape(s.Send, out.frames)
 		}
 		sent = len(out.frames)
@@ -168,11 +168,17 @@ func (k *compiler) shape(s *Send, frames [][]byte) (*headroom.Profile, topology.
 	if s.paged() && p.Headroom != headroom.Veth {
 		k.fail(s.ValueAt("linear"), "a frame in pages has the headroom veth: no other can be given to it")
 	}
+	if s.paged() && p.Clone == headroom.HeaderCloned {
+		k.fail(s.ValueAt("clone"), "a frame in pages cannot stay header-cloned: IPv6's input pulls its header into a head of its own")
+	}
 	if s.AccelVLAN != nil {
 		p.AccelVLAN = *s.AccelVLAN
 		if slices.ContainsFunc(frames, func(f []byte) bool { return !tagged(f) }) {
 			k.fail(s.ValueAt("accel-vlan"), "the frame has no 802.1Q tag")
 		}
+	}
+	if p.Headroom == headroom.Page && (p.Clone == headroom.DataCloned || p.AccelVLAN) {
+		k.fail(s.ValueAt("headroom"), "headroom page goes neither with clone data nor with accel-vlan: XDP gives every frame a page of its own")
 	}
 	for _, l := range k.topology.Links {
 		for end := range l.Ends {
