@@ -26,8 +26,8 @@ type File struct {
 	// gives values to variables; the file stands for every combination of one
 	// row of each axis, and ${name} anywhere else in it for the value.
 	Matrix *yaml.Node `yaml:"matrix,omitempty"`
-	// Fix names the fix of the kernel that "unfixed" and "fixed" in the steps
-	// speak of. Whether the kernel has it is found out by trying.
+	// Fix names the fix of the kernel that "unfixed", "partly" and "fixed" in the
+	// steps speak of. What the kernel has of it is found out by trying.
 	Fix string `yaml:"fix,omitempty"`
 	// Topology is the name of a shipped topology, or the path of a file as seen
 	// from the case file.
@@ -158,9 +158,9 @@ type Expect struct {
 	// Count is how many such packets arrive, neither more nor fewer; as many
 	// as were sent when left out.
 	Count *int `yaml:"count,omitempty"`
-	// When is "unfixed" or "fixed": the expectation is of a kernel without the
-	// case's fix, or of one with it, alone.
-	When string `yaml:"when,omitempty" jsonschema:"enum=unfixed,enum=fixed"`
+	// When is "unfixed", "partly" or "fixed": the expectation is of a kernel without
+	// the case's fix, with an earlier version of it, or with it, alone.
+	When string `yaml:"when,omitempty" jsonschema:"enum=unfixed,enum=partly,enum=fixed"`
 	// Nothing says that no frame at all arrives. Neighbour discovery, router
 	// and multicast listener messages and ARP are looked at only where a packet
 	// expression of them is expected.
@@ -219,7 +219,9 @@ type State struct {
 }
 
 // Quantity is what a number must be: exactly a number, written as such; or
-// bounds; or one thing on a kernel without the case's fix and another with it.
+// bounds; or one thing on a kernel without the case's fix, another with an earlier
+// version of it (such as l2-cow-maclen-only for l2-cow), and another with it. What
+// is left out of these is not compared.
 type Quantity struct {
 	strictyaml.At `yaml:"-" json:"-"`
 
@@ -227,5 +229,6 @@ type Quantity struct {
 	AtLeast *int      `yaml:"at-least,omitempty"`
 	AtMost  *int      `yaml:"at-most,omitempty"`
 	Unfixed *Quantity `yaml:"unfixed,omitempty"`
+	Partly  *Quantity `yaml:"partly,omitempty"`
 	Fixed   *Quantity `yaml:"fixed,omitempty"`
 }

@@ -256,7 +256,7 @@ func (k *compiler) expect(e *Expect, sent int) expect {
 	out := expect{Expect: e, count: sent}
 	k.end(e.End, e.ValueAt("at"))
 	if e.When != "" && k.c.File.Fix == "" {
-		k.fail(e.ValueAt("when"), "unfixed and fixed speak of a fix: expected the case to name it with the key fix")
+		k.fail(e.ValueAt("when"), "unfixed, partly and fixed speak of a fix: expected the case to name it with the key fix")
 	}
 	switch {
 	case e.Nothing && (e.Packet != "" || e.Count != nil || e.Exact):
@@ -296,7 +296,7 @@ func (k *compiler) skb(x *SKB, s *Step) {
 	case x.Point != "" && x.State == nil:
 		k.fail(x.KeyAt("point"), "point says where state is looked at: expected state beside it")
 	case x.variants() && k.c.File.Fix == "":
-		k.fail(x.Pos(), "unfixed and fixed speak of a fix: expected the case to name it with the key fix")
+		k.fail(x.Pos(), "unfixed, partly and fixed speak of a fix: expected the case to name it with the key fix")
 	}
 }
 

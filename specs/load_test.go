@@ -110,6 +110,7 @@ func TestMistakes(t *testing.T) {
 		{"page with clone data", on("steps: [{send: {from: a:eth0, packet: 'Ether()', headroom: ▸page, clone: data}}]"), "neither with clone data"},
 		{"when without fix", on(send + "expect: [{at: b:eth0, packet: 'Ether()', when: ▸fixed}]}]"), "with the key fix"},
 		{"variants without fix", on(send + "skb: [▸{node: a, function: pskb_expand_head, per-packet: {unfixed: 2, fixed: 1}}]}]"), "with the key fix"},
+		{"a part without fix", on(send + "skb: [▸{node: a, function: pskb_expand_head, per-packet: {partly: 1}}]}]"), "with the key fix"},
 		{"no such fix", on("fix: ▸l2-cwo\nsteps: [{run: {node: a, command: 'true'}}]"), `did you mean "l2-cow"`},
 		{"skb of a node that is not there", on(send + "skb: [{node: ▸x, function: pskb_expand_head, per-packet: 1}]}]"), "no node x"},
 		{"skb without send", on("steps: [{run: {node: a, command: 'true'}, skb: [▸{node: a, function: pskb_expand_head, per-packet: 1}]}]"), "skb goes with send"},

@@ -40,9 +40,9 @@ type Options struct {
 	KeepAll bool
 	// Place is what Result.Place says, "host" when empty.
 	Place string
-	// Claims say which fixes the kernel has, or has not; a wrong claim fails the
+	// Claims say what the kernel has of fixes, by name; a wrong claim fails the
 	// cases that speak of the fix.
-	Claims map[string]bool
+	Claims map[string]FixState
 	// Patience multiplies how long a step waits where the case does not say; 0
 	// is 1.
 	Patience int

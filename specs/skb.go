@@ -49,21 +49,21 @@ func (x *SKB) feature() string {
 // watch observes the sk_buffs of a running case; a nil probe observes nothing.
 type watch struct {
 	probe *probe.Probe
-	fixed bool // the kernel has the case's fix
+	fix   FixState // what the kernel has of the case's fix, if it names one
 }
 
 // openWatch observes the nodes that the case has skb expectations of.
 func openWatch(ctx context.Context, l *lab.Lab, c *Case, opts Options) (*watch, error) {
 	w := &watch{}
 	if c.File.Fix != "" {
-		has, err := hasFix(ctx, c.File.Fix)
+		has, err := fixState(ctx, c.File.Fix)
 		if err != nil {
 			return nil, err
 		}
 		if claim, ok := opts.Claims[c.File.Fix]; ok && claim != has {
-			return nil, notMet("the kernel is said to be %s of %s, but does as %s ones do", fixedWord(claim), c.File.Fix, fixedWord(has))
+			return nil, notMet("the kernel is said to be %s of %s, but does as %s ones do", claim, c.File.Fix, has)
 		}
-		w.fixed = has
+		w.fix = has
 	}
 	nodes := make(map[string]bool)
 	for _, s := range c.steps {
@@ -90,17 +90,10 @@ func openWatch(ctx context.Context, l *lab.Lab, c *Case, opts Options) (*watch, 
 	return w, err
 }
 
-func fixedWord(has bool) string {
-	if has {
-		return "fixed"
-	}
-	return "unfixed"
-}
-
 // expectations are those that speak of the running kernel.
 func (w *watch) expectations(all []expect) []expect {
 	return slices.DeleteFunc(slices.Clone(all), func(e expect) bool {
-		return e.When != "" && e.When != fixedWord(w.fixed)
+		return e.When != "" && e.When != string(w.fix)
 	})
 }
 
@@ -128,7 +121,7 @@ func (w *watch) check(ctx context.Context, s step) error {
 	}
 	var failures []string
 	for _, x := range s.SKB {
-		k := skbChecker{expected: x, fixed: w.fixed}
+		k := skbChecker{expected: x, fix: w.fix}
 		k.check(trace, len(s.frames))
 		failures = append(failures, k.failures...)
 	}
@@ -184,7 +177,7 @@ func misshapen(p *probe.Packet, s step) string {
 
 type skbChecker struct {
 	expected *SKB
-	fixed    bool
+	fix      FixState
 	failures []string
 }
 
@@ -304,13 +297,9 @@ func (k *skbChecker) quantity(name string, q *Quantity, got int) {
 		return
 	}
 	state := ""
-	if q.Fixed != nil || q.Unfixed != nil {
-		if state = " on a kernel without the fix"; k.fixed {
-			q, state = q.Fixed, " on a kernel with the fix"
-		} else {
-			q = q.Unfixed
-		}
-		if q == nil {
+	if q.variants() {
+		state = fmt.Sprintf(" on a kernel that is %s", k.fix)
+		if q = q.on(k.fix); q == nil {
 			return
 		}
 	}

@@ -68,7 +68,7 @@ with another kernel, by the same program; --place host makes that an error.`,
 	flags.StringVar(&f.dataplane, "dataplane", "", `"forwarder": seg6lab's own in every node that routes, not the kernel`)
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
-	flags.StringToStringVar(&f.claims, "claim", nil, "FIX=fixed or FIX=unfixed: fail cases of the fix where the kernel does otherwise")
+	flags.StringToStringVar(&f.claims, "claim", nil, "FIX=fixed, FIX=partly or FIX=unfixed: fail cases of the fix where the kernel does otherwise")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -130,13 +130,13 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 	opts := specs.RunOptions{Place: f.place, Guests: f.guests, Fresh: f.fresh}
 	opts.Dataplane = f.dataplane
 	for fix, claim := range f.claims {
-		if claim != "fixed" && claim != "unfixed" {
-			return inputError{fmt.Errorf("claim %s=%s: expected fixed or unfixed", fix, claim)}
+		if !slices.Contains(specs.FixStates(), specs.FixState(claim)) {
+			return inputError{fmt.Errorf("claim %s=%s: expected unfixed, partly or fixed", fix, claim)}
 		}
 		if opts.Claims == nil {
-			opts.Claims = make(map[string]bool)
+			opts.Claims = make(map[string]specs.FixState)
 		}
-		opts.Claims[fix] = claim == "fixed"
+		opts.Claims[fix] = specs.FixState(claim)
 	}
 	if f.report != "" {
 		if err := os.MkdirAll(f.report, 0o755); err != nil {
