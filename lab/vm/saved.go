@@ -30,6 +30,7 @@ type saved struct{ dir string }
 type manifest struct {
 	Release string   `json:"release"`
 	Build   string   `json:"build"`
+	ROM     string   `json:"rom"`
 	Extents []extent `json:"extents"`
 	Memory  uint32   `json:"memory"` // CRC-32C of the file memory
 	Devices uint32   `json:"devices"`
@@ -108,7 +109,7 @@ func (s *saved) save(ctx context.Context, m *Machine) error {
 	if err := q.do(ctx, "stop", nil, nil); err != nil {
 		return m.explain(err)
 	}
-	mf := manifest{Release: m.Release, Build: m.build, BootTime: m.BootTime}
+	mf := manifest{Release: m.Release, Build: m.build, ROM: m.rom, BootTime: m.BootTime}
 	var err error
 	if mf.Devices, err = s.saveDevices(ctx, q); err == nil {
 		if mf.Extents, mf.Memory, err = saveMemory(m.ram, s.memoryFile()); err == nil {
@@ -267,7 +268,7 @@ func (s *saved) load(ctx context.Context, cfg Config, qemu string, accel Accel, 
 	}
 	var fs files
 	args := machineArgs(&cfg, accel, fs.add(ram))
-	args = append(args, "-option-rom", "linuxboot_dma.bin", "-incoming", "defer")
+	args = append(args, "-option-rom", mf.ROM, "-incoming", "defer")
 	m, err := start(cfg, qemu, args, fs, accel, mods, ours)
 	if err != nil {
 		return nil, err
