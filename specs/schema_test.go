@@ -8,9 +8,6 @@ import (
 	"path"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.yaml.in/yaml/v3"
-
 	"seg6lab/lab/topology/schema"
 )
 
@@ -34,32 +31,19 @@ func TestSchemaIsCurrent(t *testing.T) {
 	}
 }
 
-func validateSchema(t *testing.T) func(src []byte) error {
+// checker checks the text of a file against the schema.
+func checker(t *testing.T) func(src []byte) error {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
+	check, err := schema.Checker(Schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(src []byte) error {
-		var v any
-		if err := yaml.Unmarshal(src, &v); err != nil {
-			return err
-		}
-		return s.Validate(v)
-	}
+	return check
 }
 
 // TestSchemaTakesShipped: an editor finds no fault with a shipped case.
 func TestSchemaTakesShipped(t *testing.T) {
-	validate := validateSchema(t)
+	check := checker(t)
 	n := 0
 	err := fs.WalkDir(shipped, "cases", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || path.Ext(file) != ".yaml" {
@@ -70,7 +54,7 @@ func TestSchemaTakesShipped(t *testing.T) {
 			return err
 		}
 		n++
-		if err := validate(src); err != nil {
+		if err := check(src); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 		return nil
@@ -82,9 +66,9 @@ func TestSchemaTakesShipped(t *testing.T) {
 
 // TestSchemaRefuses: what both can see, the schema and the decoder refuse.
 func TestSchemaRefuses(t *testing.T) {
-	validate := validateSchema(t)
+	check := checker(t)
 	const good = "case: x\ntopology: headend\nsteps:\n  - send: {from: src:eth0, packet: Ether()}\n    expect: [{at: dst:eth0, nothing: true}]\n"
-	if err := validate([]byte(good)); err != nil {
+	if err := check([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string][2]string{
@@ -99,7 +83,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"when":           {"nothing: true", "nothing: true, when: broken"},
 	} {
 		src := bytes.Replace([]byte(good), []byte(change[0]), []byte(change[1]), 1)
-		if err := validate(src); err == nil {
+		if err := check(src); err == nil {
 			t.Errorf("%s: the schema takes it", name)
 		}
 		if _, err := loadText("f", src, machineFiles); err == nil {

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.yaml.in/yaml/v3"
-
 	"seg6lab/lab/topology"
 	"seg6lab/lab/topology/schema"
 	"seg6lab/topologies"
@@ -35,34 +32,19 @@ func TestSchemaIsCurrent(t *testing.T) {
 	}
 }
 
-func compile(t *testing.T) *jsonschema.Schema {
+// checker checks the text of a file against the schema.
+func checker(t *testing.T) func(src []byte) error {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(topology.Schema))
+	check, err := schema.Checker(topology.Schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func validate(s *jsonschema.Schema, src []byte) error {
-	var v any
-	if err := yaml.Unmarshal(src, &v); err != nil {
-		return err
-	}
-	return s.Validate(v)
+	return check
 }
 
 // TestSchemaTakesShipped: an editor finds no fault with a shipped topology.
 func TestSchemaTakesShipped(t *testing.T) {
-	s := compile(t)
+	check := checker(t)
 	for _, name := range topologies.Names() {
 		if strings.HasSuffix(name, ":N") {
 			continue
@@ -71,12 +53,12 @@ func TestSchemaTakesShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := validate(s, src); err != nil {
+		if err := check(src); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, src := range []string{small, withNode(""), withNode("{offloads: {in: {gro: off, tso: true}}}"), withNode("{rules: [{from: 10.0.0.0/8, table: 5}, {from: 10.0.0.0/8, table: main}]}")} {
-		if err := validate(s, []byte(src)); err != nil {
+		if err := check([]byte(src)); err != nil {
 			t.Errorf("%s%v", src, err)
 		}
 	}
@@ -84,7 +66,7 @@ func TestSchemaTakesShipped(t *testing.T) {
 
 // TestSchemaRefuses: what both can see, the schema and the decoder refuse.
 func TestSchemaRefuses(t *testing.T) {
-	s := compile(t)
+	check := checker(t)
 	for name, src := range map[string]string{
 		"unknown key":        "name: x\nnodes: {a: }\nlnks: []\n",
 		"missing nodes":      "name: x\n",
@@ -113,7 +95,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"mtu":                "name: x\nnodes: {a: }\nlinks: [{ends: [a:x, a:y], mtu: 40}]\n",
 		"link without ends":  "name: x\nnodes: {a: }\nlinks: [{mtu: 1500}]\n",
 	} {
-		if err := validate(s, []byte(src)); err == nil {
+		if err := check([]byte(src)); err == nil {
 			t.Errorf("%s: the schema takes it", name)
 		}
 		if _, err := topology.Decode("f", []byte(src)); err == nil {
