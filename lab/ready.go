@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -68,6 +69,9 @@ func (c *configurator) notReady() (string, error) {
 	}
 	for _, l := range links {
 		attrs := l.Attrs()
+		if attrs.Flags&net.FlagUp == 0 {
+			continue // sit0 and the like, which some kernels put into every namespace
+		}
 		switch attrs.OperState {
 		case netlink.OperUp, netlink.OperUnknown:
 		default:
