@@ -35,15 +35,20 @@ func (t *Topology) MACs(e End) (own, peer *MAC) {
 // LinkNeighbours are the permanent neighbour entries of each node that follow
 // from the links: each end knows the addresses at the other, those of the device
 // itself and of VLAN devices on it that both have. None where neighbours are
-// learned.
+// learned, nor of outside equipment whose Ethernet address the link does not
+// give.
 func (t *Topology) LinkNeighbours() map[string][]Neighbour {
 	entries := make(map[string][]Neighbour)
 	if t.Neighbours == "learned" {
 		return entries
 	}
+	outside := t.Outside()
 	for i, l := range t.Links {
 		for end, here := range l.Ends {
 			there := l.Ends[1-end]
+			if outside[here.Node] || outside[there.Node] && len(l.MACs) == 0 || t.Nodes[there.Node] == nil {
+				continue
+			}
 			entries[here.Node] = append(entries[here.Node], t.endNeighbours(here, there, l.MAC(i, 1-end))...)
 		}
 	}

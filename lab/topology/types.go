@@ -35,6 +35,11 @@ type Topology struct {
 	Nodes map[string]*Node `yaml:"nodes"`
 	// Links are veth pairs between two nodes, or within one.
 	Links []*Link `yaml:"links,omitempty"`
+	// Ports are the real ports that stand in for ends of links, by end
+	// ("node:dev"). With both ends of a link bound, it is a cable between two
+	// ports of this machine. With one, it leads to outside equipment: the node at
+	// its other end is not built, and need not be among the nodes.
+	Ports map[string]*Port `yaml:"ports,omitempty"`
 }
 
 // Node is one network namespace and everything configured in it. Devices are
@@ -283,6 +288,20 @@ type Link struct {
 	MACs []MAC `yaml:"macs,omitempty"`
 	// TxQueueLen of both ends in packets, the kernel's default when 0.
 	TxQueueLen int `yaml:"txqueuelen,omitempty" jsonschema:"minimum=1,maximum=1000000"`
+}
+
+// Port names a port of this machine. Exactly one of its fields is set; in a file
+// its name may stand for it.
+type Port struct {
+	strictyaml.At `yaml:"-" json:"-"`
+
+	// Name is the name, or an alternative name, of the device.
+	Name string `yaml:"name,omitempty" short:"scalar"`
+	// PCI is the address of the function, such as "0000:03:00.0".
+	PCI string `yaml:"pci,omitempty"`
+	// MAC is the permanent Ethernet address of the port or, where no port has it,
+	// the address that it has now.
+	MAC *MAC `yaml:"mac,omitempty"`
 }
 
 // Duration is a time.Duration written as "10ms".

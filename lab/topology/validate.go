@@ -85,6 +85,7 @@ func (v *validator) topology(t *Topology) {
 		v.fail(t.KeyAt("links"), "links", "%d links: a topology has at most %d", len(t.Links), MaxLinks)
 		return
 	}
+	v.ports(t)
 	names := slices.Sorted(maps.Keys(t.Nodes))
 	nodes := make(map[string]*node, len(names))
 	for _, name := range names {
@@ -93,7 +94,7 @@ func (v *validator) topology(t *Topology) {
 		nodes[name] = &node{validator: v, Node: t.Nodes[name], path: path, devices: map[string]strictyaml.Pos{}, vrfOf: map[string]string{}}
 	}
 	for i, l := range t.Links {
-		v.link(i, l, names, nodes)
+		v.link(i, l, names, nodes, t)
 	}
 	for _, name := range names {
 		nodes[name].validate()
@@ -103,11 +104,14 @@ func (v *validator) topology(t *Topology) {
 	}
 }
 
-func (v *validator) link(index int, l *Link, names []string, nodes map[string]*node) {
+func (v *validator) link(index int, l *Link, names []string, nodes map[string]*node, t *Topology) {
 	path := strictyaml.Item("links", index)
 	for i, end := range l.Ends {
 		pos := l.ValueAt(strictyaml.Item("ends", i))
 		n, ok := nodes[end.Node]
+		if !ok && t.Port(end) == nil && t.Port(l.Ends[1-i]) != nil {
+			continue // outside equipment that nothing is said about
+		}
 		if !ok {
 			v.fail(pos, path, "end %s: there is no node %s%s", end, end.Node, strictyaml.Suggest(end.Node, names))
 			continue
