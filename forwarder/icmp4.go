@@ -29,8 +29,9 @@ const (
 var icmp4Errors = [256]bool{3: true, 4: true, 5: true, 11: true, 12: true}
 
 // icmp4Error is icmp_send: an error about p to its source. Info is the fifth to
-// eighth byte of the message.
-func (w *Worker) icmp4Error(p *packet, kind, code byte, info uint32) {
+// eighth byte of the message; local tells that the route of p leads to the
+// router itself, whose address the error then comes from.
+func (w *Worker) icmp4Error(p *packet, local bool, kind, code byte, info uint32) {
 	b := p.bytes()
 	if p.own || len(b) < ipv4Len || !p.host || martian4(*p.src4()) || binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
 		return
@@ -45,8 +46,11 @@ func (w *Worker) icmp4Error(p *packet, kind, code byte, info uint32) {
 	}
 	to := netip.AddrFrom4(*p.src4())
 	source := netip.AddrFrom4(*p.dst4())
-	if !w.f.own.has(source) {
+	switch {
+	case !local:
 		source = w.sourceTowards4(p, *p.src4())
+	case !w.f.own.has(source):
+		return
 	}
 	if !source.IsValid() || limited && !w.f.limit.peerAllows(w.f.now(), to, w.f.sys.ratelimit4, peerBurst) {
 		return

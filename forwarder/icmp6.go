@@ -34,7 +34,7 @@ func (w *Worker) unreachable(p *packet, why unreachability) {
 		w.icmp6Error(p, icmp6Unreachable, why.code6, 0)
 		return
 	}
-	w.icmp4Error(p, icmp4Unreachable, why.code4, 0)
+	w.icmp4Error(p, false, icmp4Unreachable, why.code4, 0)
 }
 
 func (w *Worker) timeExceeded(p *packet) {
@@ -42,7 +42,7 @@ func (w *Worker) timeExceeded(p *packet) {
 		w.icmp6Error(p, icmp6TimeExceeded, 0, 0)
 		return
 	}
-	w.icmp4Error(p, icmp4TimeExceeded, 0, 0)
+	w.icmp4Error(p, false, icmp4TimeExceeded, 0, 0)
 }
 
 // icmp6Error is icmp6_send: an error about p to its source (RFC 4443 section

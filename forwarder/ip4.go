@@ -42,7 +42,7 @@ func (w *Worker) input4(p *packet, to [4]byte, options bool) bool {
 	}
 	if options {
 		if at := badOption4(p.bytes()); at != 0 {
-			w.icmp4Error(p, icmp4ParameterProblem, 0, uint32(at)<<24)
+			w.icmp4Error(p, d != nil && d.kind == local, icmp4ParameterProblem, 0, uint32(at)<<24)
 			return w.drop(dropMalformed)
 		}
 	}
@@ -118,7 +118,7 @@ func (w *Worker) forward4(p *packet, d *dst) bool {
 	}
 	b := p.bytes()
 	if len(b) > d.mtu && binary.BigEndian.Uint16(b[6:])&dontFragment != 0 {
-		w.icmp4Error(p, icmp4Unreachable, icmp4FragmentationNeeded, uint32(d.mtu))
+		w.icmp4Error(p, false, icmp4Unreachable, icmp4FragmentationNeeded, uint32(d.mtu))
 		return w.drop(dropTooBig)
 	}
 	if !w.hop(p) {
@@ -208,11 +208,11 @@ func (w *Worker) deliver4(p *packet) bool {
 		w.drop(dropNotOurs)
 	case proto == protoUDP:
 		if udp4(b, m) {
-			w.icmp4Error(p, icmp4Unreachable, icmp4Port, 0)
+			w.icmp4Error(p, true, icmp4Unreachable, icmp4Port, 0)
 		}
 		w.drop(dropNotOurs)
 	case proto != protoICMP:
-		w.icmp4Error(p, icmp4Unreachable, icmp4Protocol, 0)
+		w.icmp4Error(p, true, icmp4Unreachable, icmp4Protocol, 0)
 		w.drop(dropProtocol)
 	case len(m) < 8 || checksum(m) != 0:
 		w.drop(dropMalformed)
