@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/nsthread"
 )
 
 // netnsDir is where iproute2 looks for named namespaces.
@@ -105,25 +106,6 @@ func (p process) alive() bool {
 	return err == nil && now == p
 }
 
-// onThread runs f on an operating system thread that nothing else uses and
-// that ends with f, so f may leave it in any namespace. It is never the main
-// thread: that one cannot end, and /proc/PID/ns/net speaks of it.
-func onThread(f func() error) error {
-	errs := make(chan error, 1)
-	go func() {
-		// Never unlocked: the runtime ends the thread with the goroutine.
-		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			errs <- f()
-			return
-		}
-		// While this goroutine holds the main thread, no other one gets it.
-		errs <- onThread(f)
-		runtime.UnlockOSThread()
-	}()
-	return <-errs
-}
-
 // here speaks to the kernel for the namespace that the calling thread is in. It
 // has no sockets: the netlink library then opens one for each request, and only
 // on such a socket does it ask for the kernel's extack text.
@@ -145,7 +127,7 @@ func createNetns(m mark, f func() (*Node, error)) (*Node, error) {
 	file.Close()
 
 	var n *Node
-	err = onThread(func() error {
+	err = nsthread.Do(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("new network namespace: %w", err)
 		}
@@ -226,10 +208,7 @@ func openNetns(name string) (h netns.NsHandle, m mark, ok bool, err error) {
 		h.Close()
 		return -1, m, false, err
 	}
-	err = onThread(func() error {
-		if err := netns.Set(h); err != nil {
-			return err
-		}
+	err = nsthread.In(h, func() error {
 		lo, err := here.LinkByIndex(1)
 		if err == nil {
 			m, ok = parseMark(lo.Attrs().Alias)

@@ -6,6 +6,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"seg6lab/lab/nsthread"
 	"seg6lab/lab/seg6"
 )
 
@@ -40,7 +41,7 @@ func (n *Node) Seg6() (*seg6.Conn, error) {
 // Goroutines that f starts run outside. Sockets that f opens stay inside and
 // can be used from anywhere.
 func (n *Node) Do(f func() error) error {
-	return onThread(func() error {
+	return nsthread.Do(func() error {
 		if err := netns.Set(n.handle); err != nil {
 			return fmt.Errorf("node %s: enter namespace: %w", n.Name, err)
 		}

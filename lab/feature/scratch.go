@@ -3,11 +3,11 @@ package feature
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/nsthread"
 )
 
 // here speaks to the kernel for the namespace of the calling thread: a handle
@@ -15,50 +15,24 @@ import (
 var here = &netlink.Handle{}
 
 // inScratch runs f in a new network namespace with lo up. The namespace ends
-// when the thread has left it and f has closed what it opened.
+// once f has closed what it opened.
 func inScratch(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := scratch(f)
-		var stuck stuckError
-		if !errors.As(err, &stuck) {
-			runtime.UnlockOSThread()
+	return nsthread.Do(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			if errors.Is(err, unix.EPERM) {
+				return fmt.Errorf("new network namespace: %w: run as root", err)
+			}
+			return fmt.Errorf("new network namespace: %w", err)
 		}
-		// A thread that is still locked dies with this goroutine.
-		done <- err
-	}()
-	return <-done
-}
-
-// stuckError means that the thread could not leave the scratch namespace.
-type stuckError struct{ error }
-
-func scratch(f func() error) (err error) {
-	back, err := netns.Get()
-	if err != nil {
-		return fmt.Errorf("open the network namespace: %w", err)
-	}
-	defer back.Close()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("new network namespace: %w: run as root", err)
+		lo, err := here.LinkByIndex(1)
+		if err == nil {
+			err = here.LinkSetUp(lo)
 		}
-		return fmt.Errorf("new network namespace: %w", err)
-	}
-	defer func() {
-		if e := netns.Set(back); e != nil {
-			err = stuckError{fmt.Errorf("leave the scratch namespace: %w", errors.Join(e, err))}
+		if err != nil {
+			return fmt.Errorf("set lo up: %w", err)
 		}
-	}()
-	lo, err := here.LinkByIndex(1)
-	if err == nil {
-		err = here.LinkSetUp(lo)
-	}
-	if err != nil {
-		return fmt.Errorf("set lo up: %w", err)
-	}
-	return f()
+		return f()
+	})
 }
 
 // absentIf marks err as absent when it is one of the given errnos.

@@ -12,14 +12,15 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"runtime"
 	"strconv"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/nsthread"
 )
 
 // Headroom is skb->data - skb->head at the network header, in bytes, as seg6
@@ -246,30 +247,13 @@ func (a *Applied) Close() error {
 	return errors.Join(errs...)
 }
 
-// in runs f with the index of the end's device, on a thread in the end's
-// namespace. The thread ends with f unless it could be brought back.
+// in runs f with the index of the end's device, in the end's namespace.
 func in(e End, f func(index int) error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		home, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			result <- err
-			return
-		}
-		defer home.Close()
-		if err := unix.Setns(e.NetNS, unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("setns: %w", err)
-			return
-		}
+	return nsthread.In(netns.NsHandle(e.NetNS), func() error {
 		dev, err := net.InterfaceByName(e.Device)
-		if err == nil {
-			err = f(dev.Index)
+		if err != nil {
+			return err
 		}
-		result <- err
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	return <-result
+		return f(dev.Index)
+	})
 }

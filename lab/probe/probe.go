@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"unsafe"
 
@@ -21,7 +20,10 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/nsthread"
 )
 
 // A Backend is a way of learning of calls of kernel functions.
@@ -255,7 +257,7 @@ func (p *Probe) attach(nodes []Node) error {
 		return nil
 	}
 	for _, n := range nodes {
-		if err := inNamespace(n.NetNS, func() error { return p.attachHooks() }); err != nil {
+		if err := nsthread.In(netns.NsHandle(n.NetNS), func() error { return p.attachHooks() }); err != nil {
 			return fmt.Errorf("netfilter hooks of node %s: %w", n.Name, err)
 		}
 	}
@@ -293,30 +295,6 @@ func attachHook(prog *ebpf.Program, family, hook uint32) (l link.Link, err error
 		}
 	}
 	return l, err
-}
-
-// inNamespace runs f on a thread in the namespace. The thread ends with f
-// unless it could be brought back.
-func inNamespace(ns int, f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		home, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			result <- err
-			return
-		}
-		defer home.Close()
-		if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("setns: %w", err)
-			return
-		}
-		result <- f()
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	return <-result
 }
 
 // read drains the ring buffer until the reader is closed.

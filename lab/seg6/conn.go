@@ -3,12 +3,13 @@ package seg6
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/nsthread"
 )
 
 // The netlink library asks for the kernel's extack text only when this is set,
@@ -43,38 +44,13 @@ func Open(ns netns.NsHandle) (*Conn, error) {
 	}
 	if ns.IsOpen() {
 		inside := open
-		open = func() error { return inNamespace(ns, inside) }
+		open = func() error { return nsthread.In(ns, inside) }
 	}
 	if err := open(); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	return c, nil
-}
-
-// inNamespace runs f in the namespace ns on a thread of its own.
-func inNamespace(ns netns.NsHandle, f func() error) error {
-	done := make(chan error)
-	go func() {
-		// A thread that cannot go back stays locked and dies with this
-		// goroutine, so that no other one runs in the wrong namespace.
-		runtime.LockOSThread()
-		back, err := netns.Get()
-		if err != nil {
-			runtime.UnlockOSThread()
-			done <- err
-			return
-		}
-		defer back.Close()
-		if err = netns.Set(ns); err == nil {
-			err = f()
-		}
-		if netns.Set(back) == nil {
-			runtime.UnlockOSThread()
-		}
-		done <- err
-	}()
-	return <-done
 }
 
 // Close closes the sockets. What they set stays set.
