@@ -50,6 +50,10 @@ type Node struct {
 
 	// Dataplane is "kernel" (the default) or "forwarder".
 	Dataplane string `yaml:"dataplane,omitempty" jsonschema:"enum=kernel,enum=forwarder"`
+	// Quirks are the points in which Linux departs from the RFCs, each true (the
+	// default: the node's forwarder does as Linux does) or false (as the RFC
+	// says), by the names in QuirkNames. "all" stands for those not named.
+	Quirks map[string]bool `yaml:"quirks,omitempty"`
 	// Sysctls by dotted name, set in the namespace. A "net." name only.
 	Sysctls map[string]string `yaml:"sysctls,omitempty"`
 	// Seg6 holds the namespace-wide settings of seg6.

@@ -241,6 +241,7 @@ func (n *node) validate() {
 		n.enslave(name, &br.At, n.path+".bridges."+name, br.Devices)
 	}
 	n.vlans()
+	n.quirks()
 	n.sysctls()
 	n.seg6()
 	n.addresses()

@@ -208,7 +208,7 @@ func TestGoTopology(t *testing.T) {
 nodes.a.vrfs.blue.table: 0 is out of range: expected a whole number from 1 to 4294967295
 nodes.a.routes[0].to: is missing: expected one word
 nodes.a.routes[1].encap.seg6.mode: "encaps" is not known: expected inline, encap, encap.red, l2encap or l2encap.red; did you mean "encap"?
-nodes.b: is missing: expected a mapping with the keys ` + "dataplane, sysctls, seg6, vrfs, vlans, bridges, dummies, ifbs, addresses, neighbours, rules, routes, offloads, netem, run" + `
+nodes.b: is missing: expected a mapping with the keys ` + "dataplane, quirks, sysctls, seg6, vrfs, vlans, bridges, dummies, ifbs, addresses, neighbours, rules, routes, offloads, netem, run" + `
 links[0].ends[1]: is missing: expected one word
 links[0].mtu: 67 is out of range: expected a whole number from 68 to 65535`
 	if err := topo.Validate(); err == nil || err.Error() != want {

@@ -40,6 +40,7 @@ func config(n *topology.Node, devices []forwarder.Device, neighbours []topology.
 		return forwarder.Config{}, err
 	}
 	c := forwarder.Config{Devices: devices, Addresses: n.Addresses, Sysctls: make(map[string]string)}
+	c.Quirks = quirks(n.Quirks)
 	for name, value := range n.Sysctls {
 		// sysctl(8) writes a dot in the name of a device as a slash.
 		c.Sysctls[strings.ReplaceAll(name, "/", ".")] = value
@@ -78,6 +79,19 @@ func config(n *topology.Node, devices []forwarder.Device, neighbours []topology.
 		}
 	}
 	return c, nil
+}
+
+// quirks are those of Linux without the ones that are false.
+func quirks(of map[string]bool) *forwarder.Quirks {
+	var q forwarder.Quirks
+	for _, name := range topology.QuirkNames {
+		on, named := of[name]
+		if all, given := of[topology.AllQuirks]; !named {
+			on = all || !given
+		}
+		q.Set(name, on)
+	}
+	return &q
 }
 
 // vlanDevices are the VLAN devices of a node, those below before those above.
