@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
+	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -85,16 +88,24 @@ func TestHostOnTAP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Send(bytesOf(t, udpToRouter)); err != nil {
-		t.Fatal(err)
-	}
-	if err := socket.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	// The kernel takes packets to an address that was added only once a work
+	// queue has entered its local route (addrconf_dad_completed).
 	b := make([]byte, 100)
-	size, from, err := socket.ReadFromUDPAddrPort(b)
-	if err != nil {
-		t.Fatal(err)
+	var size int
+	var from netip.AddrPort
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if err := s.Send(bytesOf(t, udpToRouter)); err != nil {
+			t.Fatal(err)
+		}
+		if err := socket.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if size, from, err = socket.ReadFromUDPAddrPort(b); err == nil {
+			break
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 	if from.Addr() != addr("2001:db8:1::1") || from.Port() != 1234 || !bytes.Equal(b[:size], []byte{1, 2, 3, 4, 5, 6, 7, 8}) {
 		t.Errorf("the socket read %x from %v", b[:size], from)
