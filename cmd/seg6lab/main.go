@@ -35,7 +35,7 @@ func main() {
 	// A second signal ends the program at once; what it leaves behind goes with
 	// the next command.
 	context.AfterFunc(ctx, stop)
-	err := newRootCommand().ExecuteContext(ctx)
+	err := newRootCommand().ExecuteContext(withProgress(ctx))
 	if err != nil && !said(err) {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted")

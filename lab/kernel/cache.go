@@ -86,7 +86,7 @@ func readEntry(file string) (*Entry, error) {
 	}
 	e.Image = filepath.Join(e.dir, "vmlinuz")
 	e.Config = filepath.Join(e.dir, "config")
-	e.Modules = filepath.Join(e.dir, "modules")
+	e.Modules = firstDir(filepath.Join(e.dir, "modules"))
 	st, err := os.Stat(e.Image)
 	if err != nil {
 		return nil, err
@@ -110,8 +110,11 @@ func cached(spec string) *Kernel {
 }
 
 // Get fetches the newest kernel that a Debian spec names, also when the cache
-// holds an older one.
+// holds an older one. A recipe is built from the newest source.
 func Get(ctx context.Context, spec string) (*Kernel, error) {
+	if isRecipe(spec) {
+		return buildNewest(ctx, spec)
+	}
 	rest, ok := cutDebian(spec)
 	if !ok {
 		return nil, fmt.Errorf("kernel %s: %w: only debian:VERSION can be fetched; a path is used where it lies", spec, ErrSpec)
@@ -171,6 +174,16 @@ func diskUse(dir string) (n int64) {
 // Lock takes the lock file at path, which it creates, and returns what gives
 // it back. The kernel gives it back too when the process dies.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := lockFile(ctx, path, func() {})
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// lockFile is Lock with the file itself: children that inherit it hold the lock
+// too. It calls waits if another holds the lock.
+func lockFile(ctx context.Context, path string, waits func()) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
@@ -184,10 +197,14 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { f.Close() }, nil
+			return f, nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if waits != nil {
+			waits()
+			waits = nil
 		}
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 // Package kernel finds the kernels that guests boot: Debian's by version, an
-// image by path, or a built tree. It fetches, checks and keeps files; it boots
-// nothing and changes nothing outside its cache directory.
+// image by path, a built tree, or a recipe of source, options and patches that it
+// builds. It fetches, checks, builds and keeps files; it boots nothing and changes
+// nothing outside its cache directory.
 package kernel
 
 import (
@@ -32,6 +33,9 @@ type Kernel struct {
 	// Package and Version name the Debian package; both are empty for a path or a tree.
 	Package string `json:"package,omitempty"`
 	Version string `json:"version,omitempty"`
+	// Source is what the kernel was built from here: a package and its version, or
+	// a tree and the beginning of a sum over it. It is empty for any other kernel.
+	Source string `json:"source,omitempty"`
 	// Release is what uname -r will say in the guest.
 	Release string `json:"release"`
 	// Image is the path of the bzImage or of the ELF vmlinux.
@@ -58,10 +62,15 @@ func (k *Kernel) String() string {
 //	debian:6.12:full   Debian's 6.12 with every driver, 9p among them
 //	PATH               a bzImage or vmlinux; modules in ./modules, ./lib/modules/RELEASE or /lib/modules/RELEASE
 //	TREE               a built kernel source tree
+//	debian:6.12:source, debian:6.12+PART..., TREE:source, TREE+PART...
+//	                   a recipe: built from source, see ParseRecipe
 //
-// A Debian kernel is fetched when the cache lacks it; once there, no network and
-// no apt is needed.
+// A Debian kernel is fetched and a recipe is built when the cache lacks it; once
+// there, no network, no apt and no compiler is needed.
 func Resolve(ctx context.Context, spec string) (*Kernel, error) {
+	if isRecipe(spec) {
+		return Build(ctx, spec)
+	}
 	if rest, ok := strings.CutPrefix(spec, "debian:"); ok {
 		d, err := parseDebian(rest)
 		if err != nil {
@@ -107,7 +116,7 @@ func fromTree(dir string) (*Kernel, error) {
 	}
 	image := filepath.Join(dir, "arch/x86/boot/bzImage")
 	if _, err := os.Stat(image); err != nil {
-		return nil, fmt.Errorf("kernel %s: %w: the tree is not built: run make bzImage modules there: %w", dir, ErrSpec, err)
+		return nil, fmt.Errorf("kernel %s: %w: the tree is not built: name it %s:source to have it built elsewhere, or run make bzImage modules there: %w", dir, ErrSpec, dir, err)
 	}
 	release, hash, err := readImage(image)
 	if err != nil {

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"seg6lab/lab/kernel"
+)
+
+// withProgress shows on stderr how the making of kernels goes: on a terminal in
+// one line that is rewritten, elsewhere in a line for each phase and each tenth.
+func withProgress(ctx context.Context) context.Context {
+	p := &progress{w: os.Stderr}
+	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
+		p.width, _, _ = term.GetSize(fd)
+	}
+	return kernel.WithProgress(ctx, p.show)
+}
+
+type progress struct {
+	w     io.Writer
+	width int // of the terminal, 0 where there is none
+	last  kernel.Progress
+	shown int // Done when a line was printed
+}
+
+// every is how many files or objects pass between two lines where there is no terminal.
+const every = 250
+
+func (p *progress) show(k kernel.Progress) {
+	line := k.Kernel + ": " + k.Phase
+	switch {
+	case k.Total > 0:
+		line += fmt.Sprintf(" %d/%d", k.Done, k.Total)
+	case k.Done > 0:
+		line += fmt.Sprintf(" %d", k.Done)
+	}
+	if k.About != "" {
+		line += " " + k.About
+	}
+	switch {
+	case k.Note:
+		p.clear()
+		fmt.Fprintf(p.w, "seg6lab: %s: %s\n", k.Kernel, k.About)
+	case p.width > 0:
+		p.clear()
+		if k.Phase != "" {
+			fmt.Fprint(p.w, line[:min(len(line), p.width-1)])
+		}
+	case k.Phase != "" && (k.Phase != p.last.Phase || k.Kernel != p.last.Kernel || k.Done >= p.shown+every):
+		fmt.Fprintf(p.w, "seg6lab: %s\n", line)
+		p.shown = k.Done
+	}
+	p.last = k
+}
+
+// clear takes the rewritten line away.
+func (p *progress) clear() {
+	if p.width > 0 {
+		fmt.Fprint(p.w, "\r"+strings.Repeat(" ", p.width-1)+"\r")
+	}
+}

@@ -1,0 +1,170 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"syscall"
+)
+
+// A workspace is where the kernels of one series are built: a copy of the source
+// that is moved from what was built last to what is wanted now, and for each set
+// of options a directory of objects. Only files whose content differs are
+// written, so make compiles only what depends on them; that holds between trees
+// of the same series too. A workspace is used under its lock.
+type workspace struct{ dir string }
+
+func (w workspace) src() string      { return filepath.Join(w.dir, "src") }
+func (w workspace) manifest() string { return filepath.Join(w.dir, "src.manifest") }
+
+// objects is the directory of objects for a set of options.
+func (w workspace) objects(options []string) string {
+	name := "out"
+	for _, o := range options {
+		name += "-" + o
+	}
+	return filepath.Join(w.dir, name)
+}
+
+// changes are contents that differ from those of a source, by path; nil is a
+// file that shall not be there.
+type changes map[string]*content
+
+// content is a file as it shall be.
+type content struct {
+	text []byte
+	mode fs.FileMode // 0o644 or 0o755
+}
+
+// move makes the source in the workspace that of s with changes. What is there is
+// believed only as far as the manifest of the last move vouches for it; the rest
+// is read. So it does not matter where an earlier move ended.
+func (w workspace) move(ctx context.Context, kernel string, s *source, c changes) error {
+	if err := os.MkdirAll(w.src(), 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(w.src())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	want := maps.Clone(s.files)
+	for name, to := range c {
+		if to == nil {
+			delete(want, name)
+			continue
+		}
+		want[name] = fileInfo{Sum: sha256.Sum256(to.text), Mode: to.mode}
+	}
+	names, err := listAll(w.src(), nil)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, ok := want[name]; !ok {
+			if err := removeUpwards(root, name); err != nil {
+				return err
+			}
+		}
+	}
+	have, err := scan(ctx, w.src(), slices.Collect(maps.Keys(want)), loadManifest(w.manifest()))
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for name, info := range want {
+		if have[name].Mode == 0 || !have[name].same(info) {
+			missing = append(missing, name)
+		}
+	}
+	var n atomic.Int64
+	err = forEach(ctx, missing, func(name string) error {
+		if done := n.Add(1); done%1000 == 0 {
+			tell(ctx, Progress{Kernel: kernel, Phase: "copy", Done: int(done), Total: len(missing)})
+		}
+		if to := c[name]; to != nil {
+			return replaceIn(root, name, to.text, to.mode)
+		}
+		return copyIn(root, s.dir, name, want[name])
+	})
+	if err != nil {
+		return err
+	}
+	// What was written now is too young to be believed by its times alone, but
+	// nobody else writes here.
+	for _, name := range missing {
+		st, err := root.Lstat(name)
+		if err != nil {
+			return err
+		}
+		have[name] = fileInfo{Sum: want[name].Sum, Mode: want[name].Mode, Stat: statOf(st)}
+	}
+	return have.save(w.manifest())
+}
+
+// copyIn copies one file of dir, which must still be what info says.
+func copyIn(root *os.Root, dir, name string, info fileInfo) error {
+	from := filepath.Join(dir, name)
+	if info.Mode == fs.ModeSymlink {
+		to, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		if err := makeRoom(root, name); err != nil {
+			return err
+		}
+		return root.Symlink(to, name)
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if sha256.Sum256(text) != info.Sum {
+		return fmt.Errorf("%s changed while it was copied: build again", from)
+	}
+	return replaceIn(root, name, text, info.Mode)
+}
+
+// replaceIn puts a new file in the place of an old one, if there is one.
+func replaceIn(root *os.Root, name string, text []byte, mode fs.FileMode) error {
+	if err := makeRoom(root, name); err != nil {
+		return err
+	}
+	return writeIn(root, name, bytes.NewReader(text), mode)
+}
+
+// makeRoom removes what is at name and creates the directory.
+func makeRoom(root *os.Root, name string) error {
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if err := root.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeUpwards removes a file and the directories that are empty without it, so
+// that a file can take their place.
+func removeUpwards(root *os.Root, name string) error {
+	err := root.Remove(name)
+	for err == nil {
+		if name = path.Dir(name); name == "." {
+			return nil
+		}
+		err = root.Remove(name)
+	}
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
