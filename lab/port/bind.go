@@ -1,0 +1,396 @@
+// Package port lends real network ports to labs and gives them back as they were.
+//
+// A port is bound by moving its device into the namespace of a node. Before the
+// first change a record of its settings is on disk (Record); it is removed after the
+// last of them has come back. So a port can be given back at any time, by any
+// later command, whatever became of the process, the lab or its namespaces. The
+// package knows nothing of labs but their names.
+package port
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/topology"
+)
+
+// Binding says where a port is to go.
+type Binding struct {
+	// Port that is asked for.
+	Port *topology.Port
+	// Lab, End and Netns name the end, and the namespace of its node, which is
+	// open as Handle.
+	Lab    string
+	End    topology.End
+	Netns  string
+	Handle int
+	// MAC is the Ethernet address of the end, that of the port when nil.
+	MAC *topology.MAC
+	// MTU of the end in bytes.
+	MTU int
+	// Force takes a port that is in use.
+	Force bool
+}
+
+// MTU of a bound port where the link says nothing: that of a veth.
+const MTU = 1500
+
+// MissingError says that a bound port is nowhere to be found. Its record is kept.
+type MissingError struct {
+	Record *Record
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("port %s of lab %s is missing: it gets its settings back once it is there again (seg6lab port release %s)", e.Record.Port(), e.Record.Lab, e.Record.Settings.Name)
+}
+
+// RestoreError says that not everything of a port is as it was. Its record is kept.
+type RestoreError struct {
+	Record *Record
+	Err    error
+}
+
+func (e *RestoreError) Error() string {
+	return fmt.Sprintf("port %s is not as it was before lab %s: %v (seg6lab port release %s tries again, --forget leaves it so)", e.Record.Port(), e.Record.Lab, e.Err, e.Record.Settings.Name)
+}
+
+func (e *RestoreError) Unwrap() error { return e.Err }
+
+// reached is told about the steps of Bind and Release, for tests that end the
+// process there.
+var reached = func(step string) {}
+
+// Bind moves a port of this namespace into a node's, under the name, the Ethernet
+// address and the MTU of the end, promiscuous as a veth is, and sets it up. It does
+// not wait for the link. When it fails, the port is as it was; where that fails
+// too, the error says so and the record is kept.
+func Bind(b Binding) (_ *Facts, err error) {
+	unlock, err := lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	from, err := home()
+	if err != nil {
+		return nil, err
+	}
+	defer from.close()
+	if err := b.spare(); err != nil {
+		return nil, err
+	}
+	r := &Record{
+		Version: recordVersion,
+		Lab:     b.Lab, Node: b.End.Node, Device: b.End.Dev,
+		Netns: b.Netns, Registry: registry(), Home: from.cookie,
+	}
+	if r.Boot, err = bootID(); err != nil {
+		return nil, err
+	}
+	var f *Facts
+	err = from.do(func() error {
+		all, err := survey()
+		if err != nil {
+			return err
+		}
+		if f, err = choose(all, b.Port); err != nil {
+			return err
+		}
+		around, err := lookAround(all)
+		if err != nil {
+			return err
+		}
+		if why := around.refusals(f); len(why) > 0 && !b.Force {
+			return &RefusedError{f, why}
+		}
+		r.Kind, r.Driver, r.PCI, r.PermMAC = f.Kind, f.Driver, f.PCI, f.PermMAC
+		r.path = filepath.Join(Dir(), fmt.Sprintf("%s.%d%s", f.Name, from.cookie, suffix))
+		if r.Settings, err = readSettings(f.index); err != nil {
+			return fmt.Errorf("port %s: %w", f, err)
+		}
+		if _, err := os.Stat(r.path); err == nil {
+			return fmt.Errorf("port %s is bound already, by the damaged record %s", f, r.path)
+		}
+		if err := r.write(); err != nil {
+			return fmt.Errorf("port %s: record its settings, nothing was changed: %w", f, err)
+		}
+		reached("recorded")
+		if err := here.LinkSetAlias(f.link, r.mark()); err != nil {
+			return fmt.Errorf("port %s: set its alias: %w", f, err)
+		}
+		reached("marked")
+		if err := move(f.index, b.Handle, b.End.Dev, 0); err != nil {
+			return fmt.Errorf("port %s: move it to node %s as %s: %w", f, b.End.Node, b.End.Dev, err)
+		}
+		reached("moved")
+		return nil
+	})
+	if err == nil {
+		err = onThread(func() error {
+			if err := unix.Setns(b.Handle, unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			return b.configure(f)
+		})
+		if err != nil {
+			err = fmt.Errorf("port %s as %s: %w", f, b.End, err)
+		}
+	}
+	if err != nil {
+		if _, e := os.Stat(r.path); r.path != "" && e == nil && r.Settings != nil {
+			err = errors.Join(err, r.release())
+		}
+		return nil, err
+	}
+	f.Lab, f.End, f.State = b.Lab, b.End.String(), Bound
+	return f, nil
+}
+
+// spare checks that no lab has the port, or takes it from the one that has.
+func (b *Binding) spare() error {
+	// One that is damaged keeps the port that it is named after.
+	records, _ := Records()
+	for _, r := range records {
+		if !r.answers(b.Port) {
+			continue
+		}
+		if !b.Force {
+			return &InUseError{r}
+		}
+		if err := r.release(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// InUseError says that a port is bound already.
+type InUseError struct{ Record *Record }
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("port %s is bound to %s of lab %s already (seg6lab down %s, or --force takes it from there)", e.Record.Port(), e.Record.End(), e.Record.Lab, e.Record.Lab)
+}
+
+// configure makes an end of the port that has been moved to the namespace of the
+// calling thread.
+func (b *Binding) configure(f *Facts) error {
+	l, err := here.LinkByName(b.End.Dev)
+	if err != nil {
+		return err
+	}
+	index := l.Attrs().Index
+	if b.MAC != nil && net.HardwareAddr(b.MAC[:]).String() != l.Attrs().HardwareAddr.String() {
+		if err := setMAC(index, b.MAC[:]); err != nil {
+			return fmt.Errorf("set the Ethernet address %s: %w (with its own in the link's macs it needs none)", b.MAC, err)
+		}
+	}
+	if b.MTU != l.Attrs().MTU {
+		if err := here.LinkSetMTU(l, b.MTU); err != nil {
+			return fmt.Errorf("set the MTU %d: %w", b.MTU, err)
+		}
+	}
+	reached("configured")
+	// A veth takes frames to any address; so that a case sees the same here, the
+	// port is promiscuous.
+	flags := uint32(unix.IFF_UP | unix.IFF_PROMISC | unix.IFF_MULTICAST)
+	if err := setFlags(index, flags, settableFlags&^unix.IFF_DEBUG&^unix.IFF_DYNAMIC); err != nil {
+		return fmt.Errorf("set it up: %w", err)
+	}
+	reached("up")
+	return nil
+}
+
+// Release gives a port back: it moves it home, restores what it was, and removes
+// the record. It may be called at any time and again after an error, which is a
+// *MissingError, a *RestoreError, or says why nothing could be done.
+func (r *Record) Release() error {
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(r.path); errors.Is(err, os.ErrNotExist) {
+		return nil // by somebody else, while we waited
+	}
+	return r.release()
+}
+
+func (r *Record) release() error {
+	if boot, err := bootID(); err != nil {
+		return err
+	} else if boot != r.Boot {
+		// Nothing of what was set is left, on no port.
+		return r.remove()
+	}
+	if err := r.bringHome(); err != nil {
+		return err
+	}
+	reached("home")
+	err := r.atHome(func(index int) error {
+		if err := r.Settings.restore(index); err != nil {
+			return &RestoreError{r, err}
+		}
+		reached("restored")
+		if err := here.LinkSetAlias(device(index), r.Settings.Alias); err != nil {
+			return &RestoreError{r, fmt.Errorf("alias: %w", err)}
+		}
+		reached("unmarked")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.remove()
+}
+
+// Forget gives a port back as far as that goes, and removes the record in any case.
+func (r *Record) Forget() error {
+	err := r.Release()
+	if e := r.remove(); e != nil {
+		return errors.Join(err, e)
+	}
+	return err
+}
+
+// place is where a bound port is.
+type place struct {
+	ns    *namespace // open while the visit lasts
+	index int
+	facts *Facts
+	match match
+}
+
+// match says how sure it is that a device is the port of a record.
+type match int
+
+const (
+	no        match = iota
+	unmarked        // by its name at home, before it was marked or after
+	byAddress       // by PCI address and permanent Ethernet address: it was unplugged
+	byMark
+)
+
+func (r *Record) matches(f *Facts, ns *namespace) match {
+	switch {
+	case f.link.Attrs().Alias == r.mark():
+		return byMark
+	case f.real() && r.PCI+r.PermMAC != "" && f.PCI == r.PCI && f.PermMAC == r.PermMAC:
+		return byAddress
+	case ns.cookie == r.Home && f.Name == r.Settings.Name && f.index == r.Settings.Index && f.Kind == r.Kind:
+		return unmarked
+	}
+	return no
+}
+
+// visit looks for the port in every namespace and calls f where it is. When it is
+// nowhere, the error is a *MissingError.
+func (r *Record) visit(f func(p place) error) error {
+	best := place{match: no}
+	var failed error
+	namespaces(r.Netns, func(ns *namespace) bool {
+		var all []*Facts
+		if err := ns.do(func() (err error) { all, err = survey(); return err }); err != nil {
+			failed = errors.Join(failed, err) // it may have been there
+			return true
+		}
+		for _, facts := range all {
+			if m := r.matches(facts, ns); m > best.match {
+				if best.ns != nil {
+					best.ns.close()
+				}
+				copied, err := openNamespace(fmt.Sprintf("/proc/self/fd/%d", ns.file.Fd()))
+				if err != nil {
+					failed = errors.Join(failed, err)
+					continue
+				}
+				best = place{copied, facts.index, facts, m}
+			}
+		}
+		return best.match != byMark
+	})
+	if best.match == no {
+		if failed != nil {
+			return failed
+		}
+		return &MissingError{r}
+	}
+	defer best.ns.close()
+	return f(best)
+}
+
+// bringHome moves the port to the namespace that it belongs to.
+func (r *Record) bringHome() error {
+	return r.visit(func(p place) error {
+		if p.ns.cookie == r.Home {
+			return nil
+		}
+		var err error
+		there := false
+		namespaces("", func(ns *namespace) bool {
+			if there = ns.cookie == r.Home; there {
+				err = p.ns.do(func() error { return r.moveTo(ns, p) })
+			}
+			return !there
+		})
+		if !there {
+			return &RestoreError{r, errors.New("the network namespace that it belongs to is gone")}
+		}
+		if err != nil {
+			return &RestoreError{r, fmt.Errorf("move it out of the lab: %w", err)}
+		}
+		return nil
+	})
+}
+
+// moveTo moves the port home from the namespace of the calling thread.
+func (r *Record) moveTo(to *namespace, p place) error {
+	// Names that others have taken there meanwhile are told of when the port is
+	// home; they must not keep it away.
+	taken := make(map[string]bool)
+	var indexes []int
+	err := to.do(func() error {
+		all, err := links()
+		for _, l := range all {
+			indexes = append(indexes, l.Attrs().Index)
+			taken[l.Attrs().Name] = true
+			for _, alt := range l.Attrs().AltNames {
+				taken[alt] = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, alt := range p.facts.AltNames {
+		if taken[alt] {
+			if err := here.LinkDelAltName(p.facts.link, alt); err != nil {
+				return err
+			}
+		}
+	}
+	name := r.Settings.Name
+	if taken[name] {
+		name = "s6port%d"
+	}
+	index := r.Settings.Index
+	if slices.Contains(indexes, index) {
+		index = 0
+	}
+	return move(p.index, int(to.file.Fd()), name, index)
+}
+
+// atHome calls f in the namespace that the port belongs to, with its index there.
+func (r *Record) atHome(f func(index int) error) error {
+	return r.visit(func(p place) error {
+		if p.ns.cookie != r.Home {
+			return &RestoreError{r, errors.New("something moved it away again")}
+		}
+		return p.ns.do(func() error { return f(p.index) })
+	})
+}

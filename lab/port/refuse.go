@@ -1,0 +1,168 @@
+package port
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// RefusedError says that a port is in use outside of the lab.
+type RefusedError struct {
+	Port    *Facts
+	Reasons []string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("port %s is not taken: it %s (--force takes it all the same)", e.Port, strings.Join(e.Reasons, "; it "))
+}
+
+// surroundings are what of a namespace decides whether a port can be spared.
+type surroundings struct {
+	links     []*Facts
+	addresses map[int][]netip.Addr // of devices that are up, by index
+	defaults  map[int]bool         // devices that a default route leads through
+	ssh       map[int]string       // devices that an SSH session uses, and whose
+	nexthops  map[int]bool         // devices that nexthop objects name
+}
+
+// lookAround reads the namespace of the calling thread. What this kernel cannot
+// tell it does not have, as far as we can see; what cannot be read is an error.
+func lookAround(all []*Facts) (*surroundings, error) {
+	s := &surroundings{
+		links: all, addresses: make(map[int][]netip.Addr), defaults: make(map[int]bool),
+		ssh: make(map[int]string), nexthops: make(map[int]bool),
+	}
+	own := make(map[netip.Addr]int)
+	messages, err := dump(unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg))
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	for _, m := range messages {
+		index := int(native.Uint32(m[4:]))
+		if a, ok := addressOf(m); ok {
+			own[a] = index
+			s.addresses[index] = append(s.addresses[index], a)
+		}
+	}
+	if messages, err = dump(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg)); err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	for _, m := range messages {
+		const destinationLength, kind = 1, 7 // in struct rtmsg
+		if m[destinationLength] == 0 && m[kind] == unix.RTN_UNICAST {
+			for _, index := range routeDevices(m) {
+				s.defaults[index] = true
+			}
+		}
+	}
+	if err := s.sessions(own); err != nil {
+		return nil, err
+	}
+	// struct nhmsg has eight bytes; kernels before 5.3 have no such objects.
+	if messages, err = dump(unix.RTM_GETNEXTHOP, make([]byte, 8)); err == nil {
+		for _, m := range messages {
+			if oif := find(attributes(m[8:]), unix.NHA_OIF); len(oif) == 4 {
+				s.nexthops[int(native.Uint32(oif))] = true
+			}
+		}
+	}
+	return s, nil
+}
+
+// sessions finds the devices that SSH uses: that of this session by the
+// environment, and those of established connections to port 22.
+func (s *surroundings) sessions(own map[netip.Addr]int) error {
+	add := func(local, remote netip.Addr) {
+		local, remote = local.Unmap().WithZone(""), remote.Unmap().WithZone("")
+		if local.IsLoopback() {
+			return
+		}
+		if index, ok := own[local]; ok {
+			s.ssh[index] = remote.String()
+		}
+		// The answers may leave by another device than they came in.
+		if routes, err := here.RouteGet(net.IP(remote.AsSlice())); err == nil && len(routes) > 0 {
+			s.ssh[routes[0].LinkIndex] = remote.String()
+		}
+	}
+	// SSH_CONNECTION: client address, client port, server address, server port.
+	if f := strings.Fields(os.Getenv("SSH_CONNECTION")); len(f) == 4 {
+		remote, e1 := netip.ParseAddr(f[0])
+		local, e2 := netip.ParseAddr(f[2])
+		if e1 == nil && e2 == nil {
+			add(local, remote)
+		}
+	}
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		sockets, err := here.SocketDiagTCP(family)
+		if err != nil {
+			return fmt.Errorf("list TCP connections: %w", err)
+		}
+		for _, c := range sockets {
+			const established, ssh = 1, 22
+			local, ok1 := netip.AddrFromSlice(c.ID.Source)
+			remote, ok2 := netip.AddrFromSlice(c.ID.Destination)
+			if c.State == established && c.ID.SourcePort == ssh && ok1 && ok2 {
+				add(local, remote)
+			}
+		}
+	}
+	return nil
+}
+
+// refusals say why a port is not to be taken.
+func (s *surroundings) refusals(f *Facts) []string {
+	var why []string
+	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	a := f.link.Attrs()
+	if s.defaults[f.index] {
+		say("carries a default route")
+	}
+	reachable := func(a netip.Addr) bool { return !a.IsLinkLocalUnicast() && !a.IsLoopback() }
+	if slices.ContainsFunc(s.addresses[f.index], reachable) {
+		other := slices.ContainsFunc(s.links, func(l *Facts) bool {
+			return l.index != f.index && l.Up && slices.ContainsFunc(s.addresses[l.index], reachable)
+		})
+		if !other {
+			say("has the only address of this machine")
+		}
+	}
+	if peer := s.ssh[f.index]; peer != "" {
+		say("carries an SSH session from %s", peer)
+	}
+	if a.MasterIndex != 0 {
+		say("belongs to %s", s.name(a.MasterIndex))
+	}
+	for _, l := range s.links {
+		// A veth's peer in another namespace has an index of that.
+		if p := l.link.Attrs(); p.ParentIndex == f.index && p.NetNsID < 0 && l.Kind != "veth" {
+			say("has the device %s (%s) on top", l.Name, l.Kind)
+		}
+	}
+	if a.Xdp != nil && a.Xdp.Attached {
+		say("has an XDP program attached")
+	}
+	if lost, err := trafficControl(f.index); err != nil {
+		say("does not tell its traffic control: %v", err)
+	} else if len(lost) > 0 {
+		say("has %s, which would not come back", strings.Join(lost, " and "))
+	}
+	if s.nexthops[f.index] {
+		say("has nexthop objects, which would not come back")
+	}
+	return why
+}
+
+func (s *surroundings) name(index int) string {
+	for _, l := range s.links {
+		if l.index == index {
+			return fmt.Sprintf("%s (%s)", l.Name, l.Kind)
+		}
+	}
+	return fmt.Sprintf("device %d", index)
+}
