@@ -156,7 +156,8 @@ type Expect struct {
 	// Exact compares every byte.
 	Exact bool `yaml:"exact,omitempty"`
 	// Count is how many such packets arrive, neither more nor fewer; as many
-	// as were sent when left out.
+	// as were sent when left out. With 0 nothing arrives, not even what Nothing
+	// does not look at.
 	Count *int `yaml:"count,omitempty"`
 	// When is "unfixed", "partly" or "fixed": the expectation is of a kernel without
 	// the case's fix, with an earlier version of it, or with it, alone.

@@ -268,8 +268,8 @@ func (k *compiler) expect(e *Expect, sent int) expect {
 		return out
 	}
 	if e.Count != nil {
-		if out.count = *e.Count; out.count < 1 {
-			k.fail(e.ValueAt("count"), "count %d: expected at least 1; for none write nothing: true", out.count)
+		if out.count = *e.Count; out.count < 0 {
+			k.fail(e.ValueAt("count"), "count %d: expected at least 0", out.count)
 		}
 	}
 	out.packet = k.packet(e.Packet, e.ValueAt("packet"))

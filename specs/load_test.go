@@ -94,7 +94,7 @@ func TestMistakes(t *testing.T) {
 
 		{"count of frames", on("steps: [{send: {from: a:eth0, packet: 'Ether()', count: ▸-1}}]"), "count -1"},
 		{"too many frames", on("steps: [{send: {from: a:eth0, packet: 'Ether()', count: ▸1000001}}]"), "expected 1 to 1000000"},
-		{"expected count", on(send + "expect: [{at: b:eth0, packet: 'Ether()', count: ▸0}]}]"), "nothing: true"},
+		{"expected count", on(send + "expect: [{at: b:eth0, packet: 'Ether()', count: ▸-1}]}]"), "count -1"},
 		{"neither packet nor nothing", on(send + "expect: [▸{at: b:eth0}]}]"), "expected packet, or nothing"},
 		{"nothing and packet", on(send + "expect: [{at: b:eth0, packet: 'Ether()', ▸nothing: true}]}]"), "nothing stands alone"},
 		{"nothing beside a packet", on(send + "expect: [{at: b:eth0, packet: 'Ether()'}, ▸{at: b:eth0, nothing: true}]}]"), "another expectation"},

@@ -133,7 +133,7 @@ func (m *matcher) complete() bool {
 // expectsNothing tells whether the step must wait for what must not come.
 func (m *matcher) expectsNothing() bool {
 	for _, e := range m.step.expect {
-		if e.Nothing {
+		if e.Nothing || e.count == 0 {
 			return true
 		}
 	}

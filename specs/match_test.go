@@ -45,6 +45,7 @@ func TestMatcher(t *testing.T) {
 		nothing = "send: {from: a:eth0, packet: 'Ether()'}, expect: [{at: b:eth0, nothing: true}]"
 		twice   = "send: {from: a:eth0, packet: 'Ether()', count: 2}, expect: [{at: b:eth0, packet: '" + udp9 + "'}]"
 		once    = "send: {from: a:eth0, packet: 'Ether()', count: 2}, expect: [{at: b:eth0, packet: '" + udp9 + "', count: 1}]"
+		never   = "send: {from: a:eth0, packet: 'Ether()'}, expect: [{at: b:eth0, packet: '" + solicitation + "', count: 0}]"
 		run     = "run: {node: a, command: 'true'}, expect: [{at: b:eth0, packet: '" + udp9 + "'}]"
 	)
 	for _, c := range []struct {
@@ -68,6 +69,8 @@ func TestMatcher(t *testing.T) {
 		{"count follows what is sent", twice, []string{udp9, udp9}, true, nil},
 		{"one of two", twice, []string{udp9}, false, []string{"1 of 2 frames expected arrived"}},
 		{"count given", once, []string{udp9}, true, nil},
+		{"none of a kind that nothing would not see", never, nil, true, nil},
+		{"one of it", never, []string{solicitation}, true, []string{"more than the 0 frames expected arrived: 1 more of"}},
 		{"more than count", once, []string{udp9, udp9}, true, []string{"more than the 1 frame expected"}},
 
 		{"two expectations", want(udp9, udp10), []string{udp9, udp10}, true, nil},
