@@ -229,7 +229,7 @@ func spontaneous(f []byte) bool {
 	case 0x86dd:
 		return len(f) > 55 && f[20] == 58 && (f[54] == 135 || f[54] == 1 && f[55] == 3 || f[54] == 3 && f[55] == 1)
 	case 0x0800:
-		return len(f) > 35 && f[23] == 1 && f[34] == 11 && f[35] == 1
+		return len(f) > 35 && f[23] == 1 && (f[34] == 3 || f[34] == 11) && f[35] == 1
 	}
 	return false
 }
