@@ -3,6 +3,7 @@ module seg6lab
 go 1.26.0
 
 require (
+	github.com/bluekeyes/go-gitdiff v0.9.0
 	github.com/cilium/ebpf v0.22.0
 	github.com/dustin/go-humanize v1.0.1
 	github.com/gaissmai/bart v0.30.0

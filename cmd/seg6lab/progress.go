@@ -26,11 +26,7 @@ type progress struct {
 	w     io.Writer
 	width int // of the terminal, 0 where there is none
 	last  kernel.Progress
-	shown int // Done when a line was printed
 }
-
-// every is how many files or objects pass between two lines where there is no terminal.
-const every = 250
 
 func (p *progress) show(k kernel.Progress) {
 	line := k.Kernel + ": " + k.Phase
@@ -52,11 +48,18 @@ func (p *progress) show(k kernel.Progress) {
 		if k.Phase != "" {
 			fmt.Fprint(p.w, line[:min(len(line), p.width-1)])
 		}
-	case k.Phase != "" && (k.Phase != p.last.Phase || k.Kernel != p.last.Kernel || k.Done >= p.shown+every):
+	case k.Phase != "" && (k.Phase != p.last.Phase || k.Kernel != p.last.Kernel || tenth(k) > tenth(p.last)):
 		fmt.Fprintf(p.w, "seg6lab: %s\n", line)
-		p.shown = k.Done
 	}
 	p.last = k
+}
+
+// tenth is how much of the phase is done, 0 where that is not known.
+func tenth(k kernel.Progress) int {
+	if k.Total == 0 {
+		return 0
+	}
+	return 10 * k.Done / k.Total
 }
 
 // clear takes the rewritten line away.

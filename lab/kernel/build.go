@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/kernel/patch"
 )
 
 // Build builds the kernel of a recipe (ParseRecipe), unless the cache has it:
@@ -59,8 +61,8 @@ func (r *Recipe) explain(err error) error {
 		cache, _ := CacheDir()
 		err = fmt.Errorf("%w: a source and its objects take some 5 GB: free them there, run seg6lab kernel clean, or point SEG6LAB_CACHE elsewhere (cache %s)", unix.ENOSPC, cache)
 	}
-	if b := (*BuildError)(nil); errors.As(err, &b) {
-		return err // says it itself
+	if errors.Is(err, ErrBuild) {
+		return err // names the kernel itself
 	}
 	return fmt.Errorf("kernel %s: %w", r, err)
 }
@@ -68,6 +70,10 @@ func (r *Recipe) explain(err error) error {
 // build builds from s, or from what the recipe names where that is nil.
 func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 	cache, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	patches, err := r.read()
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +96,11 @@ func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 			return k, nil
 		}
 	}
+	// Before the lock, so that a patch that does not fit is told at once.
+	changed, err := r.apply(ctx, s, patches)
+	if err != nil {
+		return nil, err
+	}
 	series, err := seriesOf(s.dir)
 	if err != nil {
 		return nil, err
@@ -111,7 +122,7 @@ func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 		}
 	}
 	tell(ctx, Progress{Kernel: r.String(), Phase: "copy", About: s.id})
-	if err := w.move(ctx, r.String(), s, nil); err != nil {
+	if err := w.move(ctx, r.String(), s, changed); err != nil {
 		return nil, err
 	}
 	b := &build{kernel: r.String(), key: r.key(s), localVersion: r.localVersion(), src: w.src(), out: w.objects(r.Options), lock: lock}
@@ -128,6 +139,58 @@ func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 		return nil, err
 	}
 	return r.keep(cache, s, b)
+}
+
+// read reads the mails and diffs of all patches.
+func (r *Recipe) read() (all []*patch.Patch, err error) {
+	for _, p := range r.Patches {
+		some, err := patch.Read(p.Name, p.Text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSpec, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// patchError is a patch that does not apply.
+type patchError struct {
+	kernel string
+	error
+}
+
+func (e patchError) Error() string        { return "kernel " + e.kernel + ": " + e.error.Error() }
+func (e patchError) Unwrap() error        { return e.error }
+func (e patchError) Is(target error) bool { return target == ErrBuild || target == ErrSpec }
+
+// apply applies the patches to s in memory and tells what they needed.
+func (r *Recipe) apply(ctx context.Context, s *source, patches []*patch.Patch) (map[string]*patch.File, error) {
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	files := patch.Files{Source: func(name string) (*patch.File, error) {
+		st, err := root.Lstat(name)
+		if err == nil && !st.Mode().IsRegular() {
+			err = fmt.Errorf("%s is no regular file", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		text, err := root.ReadFile(name)
+		return &patch.File{Text: text, Executable: kindOf(st.Mode()) == 0o755}, err
+	}}
+	for _, p := range patches {
+		notes, err := files.Apply(p)
+		if err != nil {
+			return nil, patchError{r.String(), err}
+		}
+		for _, n := range notes {
+			tell(ctx, Progress{Kernel: r.String(), Phase: "patch", About: n.String(), Note: true})
+		}
+	}
+	return files.Changed, nil
 }
 
 // source finds what the recipe builds upon.

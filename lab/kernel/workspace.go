@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"syscall"
+
+	"seg6lab/lab/kernel/patch"
 )
 
 // A workspace is where the kernels of one series are built: a copy of the source
@@ -35,20 +37,11 @@ func (w workspace) objects(options []string) string {
 	return filepath.Join(w.dir, name)
 }
 
-// changes are contents that differ from those of a source, by path; nil is a
-// file that shall not be there.
-type changes map[string]*content
-
-// content is a file as it shall be.
-type content struct {
-	text []byte
-	mode fs.FileMode // 0o644 or 0o755
-}
-
-// move makes the source in the workspace that of s with changes. What is there is
+// move makes the source in the workspace that of s with the changed files laid
+// over it, nil for one that shall not be there. What is there is
 // believed only as far as the manifest of the last move vouches for it; the rest
 // is read. So it does not matter where an earlier move ended.
-func (w workspace) move(ctx context.Context, kernel string, s *source, c changes) error {
+func (w workspace) move(ctx context.Context, kernel string, s *source, changed map[string]*patch.File) error {
 	if err := os.MkdirAll(w.src(), 0o755); err != nil {
 		return err
 	}
@@ -58,12 +51,16 @@ func (w workspace) move(ctx context.Context, kernel string, s *source, c changes
 	}
 	defer root.Close()
 	want := maps.Clone(s.files)
-	for name, to := range c {
+	for name, to := range changed {
 		if to == nil {
 			delete(want, name)
 			continue
 		}
-		want[name] = fileInfo{Sum: sha256.Sum256(to.text), Mode: to.mode}
+		mode := fs.FileMode(0o644)
+		if to.Executable {
+			mode = 0o755
+		}
+		want[name] = fileInfo{Sum: sha256.Sum256(to.Text), Mode: mode}
 	}
 	names, err := listAll(w.src(), nil)
 	if err != nil {
@@ -91,8 +88,8 @@ func (w workspace) move(ctx context.Context, kernel string, s *source, c changes
 		if done := n.Add(1); done%1000 == 0 {
 			tell(ctx, Progress{Kernel: kernel, Phase: "copy", Done: int(done), Total: len(missing)})
 		}
-		if to := c[name]; to != nil {
-			return replaceIn(root, name, to.text, to.mode)
+		if to := changed[name]; to != nil {
+			return replaceIn(root, name, to.Text, want[name].Mode)
 		}
 		return copyIn(root, s.dir, name, want[name])
 	})
