@@ -20,6 +20,8 @@ import (
 func (f *Forwarder) Run(ctx context.Context, ports []port.Port) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	wantProcs(len(ports))
+	defer wantProcs(-len(ports))
 	errs := make([]error, len(ports)+1)
 	var wait sync.WaitGroup
 	if len(ports) != len(f.ports) {

@@ -1,0 +1,29 @@
+package forwarder
+
+import (
+	"runtime"
+	"sync"
+)
+
+// procs counts the Ps of the Go scheduler that running forwarders want beside
+// those of the rest of the process.
+var procs struct {
+	sync.Mutex
+	wanted, added int
+}
+
+// maxProcs bounds the Ps that are added, of which each takes memory.
+const maxProcs = 64
+
+// wantProcs adds n Ps, one a thread that waits for frames. A system call keeps
+// its P only while another one is idle: else a long call loses it to another
+// thread and its return waits for one (retake in the runtime), which costs more
+// than to forward a packet. A negative n gives them back.
+func wantProcs(n int) {
+	procs.Lock()
+	defer procs.Unlock()
+	procs.wanted += n
+	added := min(procs.wanted, maxProcs)
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + added - procs.added)
+	procs.added = added
+}
