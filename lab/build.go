@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -19,13 +20,15 @@ import (
 type builder struct {
 	topology *topology.Topology
 	lab      *Lab
+	options  Options
+	mu       sync.Mutex // of lab.Ports
 	// neighbours of each node that come from the links.
 	neighbours map[string][]topology.Neighbour
 }
 
-// links creates the veth pairs. Sysctls that new devices inherit come first.
+// links creates the veth pairs and binds the ports. Sysctls that new devices inherit come first.
 func (b *builder) links(ctx context.Context) error {
-	names := slices.Sorted(maps.Keys(b.topology.Nodes))
+	names := slices.Sorted(maps.Keys(b.lab.Nodes))
 	err := each(ctx, len(names), func(i int) error {
 		sysctls := b.topology.Nodes[names[i]].Sysctls
 		if b.topology.Nodes[names[i]].Forwards() {
@@ -44,13 +47,21 @@ func (b *builder) links(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, len(b.topology.Links), func(i int) error {
+	err = each(ctx, len(b.topology.Links), func(i int) error {
 		l := b.topology.Links[i]
-		if err := b.link(l, i); err != nil {
+		connect := b.link
+		if b.topology.Port(l.Ends[0]) != nil || b.topology.Port(l.Ends[1]) != nil {
+			connect = b.bind
+		}
+		if err := connect(l, i); err != nil {
 			return fmt.Errorf("link %s %s: %w", l.Ends[0], l.Ends[1], err)
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return b.linked(ctx)
 }
 
 // firstIndex is above the indexes that the kernel gives out on its own in a
@@ -100,6 +111,11 @@ func (b *builder) link(l *topology.Link, index int) error {
 // node configures everything of a node but its links.
 func (b *builder) node(ctx context.Context, n *Node, t *topology.Node) error {
 	c := &configurator{node: n, topology: t, index: map[string]int{"lo": 1}}
+	timeout := readyTimeout
+	if len(b.topology.Ports) > 0 {
+		timeout = b.options.LinkTimeout // some changes take the link down for a while
+	}
+	ready := func() error { return c.ready(ctx, timeout) }
 	steps := []func() error{
 		c.devices,
 		c.offloads,
@@ -108,12 +124,12 @@ func (b *builder) node(ctx context.Context, n *Node, t *topology.Node) error {
 		func() error { return c.addNeighbours(b.neighbours[n.Name]) },
 		c.seg6,
 		c.rules,
-		c.ready,
+		ready,
 		c.routes,
 		c.netem,
 	}
 	if t.Forwards() {
-		steps = []func() error{c.linkDevices, c.offloads, c.ready}
+		steps = []func() error{c.linkDevices, c.offloads, ready}
 	}
 	err := n.Do(func() error {
 		for _, step := range steps {

@@ -127,7 +127,7 @@ func Down(name string) error {
 	if err != nil {
 		return err
 	}
-	had := len(l.Nodes)
+	had := len(l.Nodes) + len(records(name))
 	err = l.Down()
 	stubs, _ := filepath.Glob(filepath.Join(netnsDir, netnsName(name, "*")))
 	for _, path := range stubs {
@@ -142,13 +142,14 @@ func Down(name string) error {
 	return err
 }
 
-// Sweep removes the labs whose owning process is gone, and returns their names.
+// Sweep removes the labs whose owning process is gone, and returns their names. It
+// gives back the ports of labs that are gone.
 func Sweep() ([]string, error) {
 	return downWhere(func(f Found) bool { return f.Orphaned })
 }
 
 // DownAll removes every lab, except those that a running process owns unless
-// force is set. It returns the names of those that it removed.
+// force is set, and gives back the ports of labs that are gone. It returns the names of those that it removed.
 func DownAll(force bool) ([]string, error) {
 	return downWhere(func(f Found) bool { return force || f.Owner == 0 || f.Orphaned })
 }
@@ -164,9 +165,11 @@ func downWhere(want func(Found) bool) (removed []string, err error) {
 		}
 		if e := Down(f.Name); e != nil {
 			err = errors.Join(err, fmt.Errorf("lab %s: %w", f.Name, e))
-			continue
+			if !PortTrouble(e) {
+				continue
+			}
 		}
 		removed = append(removed, f.Name)
 	}
-	return removed, err
+	return removed, errors.Join(err, releaseStale())
 }

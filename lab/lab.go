@@ -9,9 +9,11 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"seg6lab/lab/port"
 	"seg6lab/lab/topology"
 )
 
@@ -21,6 +23,8 @@ type Lab struct {
 	Name string
 	// Nodes by their name in the topology.
 	Nodes map[string]*Node
+	// Ports are those that Up bound.
+	Ports []*port.Facts
 }
 
 // Options of Up.
@@ -30,6 +34,11 @@ type Options struct {
 	// Owned says that the lab is to end with this process: once the process is
 	// gone, DownAll and Sweep remove what it left.
 	Owned bool
+	// Force takes ports that are in use outside of labs, or by another one.
+	Force bool
+	// LinkTimeout is how long the link of a port is waited for, LinkTimeout of the
+	// package when 0.
+	LinkTimeout time.Duration
 }
 
 // ExistsError says that a lab of the name is up already.
@@ -70,11 +79,16 @@ func Up(ctx context.Context, t *topology.Topology, opts Options) (_ *Lab, err er
 	if err := prepareNetnsDir(); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", netnsDir, err)
 	}
+	if opts.LinkTimeout == 0 {
+		opts.LinkTimeout = LinkTimeout
+	}
+	self, err := findProcess(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	var owner process
 	if opts.Owned {
-		if owner, err = findProcess(os.Getpid()); err != nil {
-			return nil, err
-		}
+		owner = self
 	}
 
 	l := &Lab{Name: name, Nodes: make(map[string]*Node, len(t.Nodes))}
@@ -83,10 +97,14 @@ func Up(ctx context.Context, t *topology.Topology, opts Options) (_ *Lab, err er
 			err = errors.Join(err, l.Down())
 		}
 	}()
-	names := slices.Sorted(maps.Keys(t.Nodes))
+	outside := t.Outside()
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(t.Nodes)), func(n string) bool { return outside[n] })
 	nodes := make([]*Node, len(names))
 	create := func(i int) (err error) {
 		m := mark{lab: name, node: names[i], owner: owner}
+		if i == 0 {
+			m.owner = self // until the lab is whole: half a lab is to go with its builder
+		}
 		nodes[i], err = createNetns(m, func() (*Node, error) { return newNode(m) })
 		if err != nil {
 			return fmt.Errorf("node %s: %w", names[i], err)
@@ -110,7 +128,7 @@ func Up(ctx context.Context, t *topology.Topology, opts Options) (_ *Lab, err er
 		return nil, err
 	}
 
-	b := &builder{topology: t, lab: l, neighbours: t.LinkNeighbours()}
+	b := &builder{topology: t, lab: l, options: opts, neighbours: t.LinkNeighbours()}
 	if err := b.links(ctx); err != nil {
 		return nil, err
 	}
@@ -121,6 +139,9 @@ func Up(ctx context.Context, t *topology.Topology, opts Options) (_ *Lab, err er
 		}
 		return nil
 	})
+	if err == nil && len(nodes) > 0 {
+		err = nodes[0].mark(mark{lab: name, node: names[0], owner: owner})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +151,9 @@ func Up(ctx context.Context, t *topology.Topology, opts Options) (_ *Lab, err er
 // ErrNotRoot is what Up and Down say to users without the privilege.
 var ErrNotRoot = errors.New("root is needed to create network namespaces: run it with sudo")
 
-// Down removes the lab: its processes, its namespaces and, with them, its
-// devices. It is complete when it returns nil, and may be called again.
+// Down removes the lab: it ends its processes, gives its ports back, and removes
+// its namespaces with their devices. It is complete when it returns nil, and may be
+// called again.
 func (l *Lab) Down() error {
 	var inodes []uint64
 	for _, n := range l.Nodes {
@@ -139,7 +161,7 @@ func (l *Lab) Down() error {
 			inodes = append(inodes, ino)
 		}
 	}
-	err := killProcessesIn(inodes)
+	err := errors.Join(killProcessesIn(inodes), releasePorts(l.Name))
 	for name, n := range l.Nodes {
 		n.close()
 		err = errors.Join(err, removeNetns(n.Netns))

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seg6lab/lab/nsthread"
+	"seg6lab/lab/port"
 )
 
 // netnsDir is where iproute2 looks for named namespaces.
-const netnsDir = "/run/netns"
+const netnsDir = port.NetnsDir
 
 // namePrefix starts the name of every namespace of a lab: s6.LAB.NODE. Names
 // of labs and nodes have no dots.

@@ -49,6 +49,13 @@ func (n *Node) Do(f func() error) error {
 	})
 }
 
+// mark says anew to whom the namespace belongs.
+func (n *Node) mark(m mark) error {
+	return n.Do(func() error {
+		return here.LinkSetAlias(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: 1, Name: "lo"}}, m.String())
+	})
+}
+
 func (n *Node) close() {
 	if n.conn != nil {
 		n.conn.Close()

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -30,9 +31,24 @@ func dumpLinks() ([]netlink.Link, error) {
 // be delivered to. A device that is set up gets its queue only when the kernel
 // has seen the carrier; the local route of an IPv6 address, without duplicate
 // address detection too, is added by a work queue (addrconf_dad_work).
-func (c *configurator) ready() error {
-	waiting, err := c.notReady()
-	if err != nil || waiting == "" {
+func (c *configurator) ready(ctx context.Context, timeout time.Duration) error {
+	return await(ctx, timeout, c.notReady)
+}
+
+// lateError says what is not up in time.
+type lateError struct {
+	what string
+	time time.Duration
+}
+
+func (e *lateError) Error() string { return fmt.Sprintf("%s is not up after %s", e.what, e.time) }
+
+// await waits until nothing is waited for any more, in the namespace of the calling
+// thread. It looks again whenever a device or a route changes. The error is a
+// *lateError when that takes too long, or the cause of ctx's end.
+func await(ctx context.Context, timeout time.Duration, waiting func() (string, error)) error {
+	what, err := waiting()
+	if err != nil || what == "" {
 		return err
 	}
 	events, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV6_ROUTE)
@@ -40,17 +56,22 @@ func (c *configurator) ready() error {
 		return fmt.Errorf("device and route events: %w", err)
 	}
 	defer events.Close()
-	deadline := time.Now().Add(readyTimeout)
+	deadline := time.Now().Add(timeout)
 	for {
 		// Look after subscribing: what happens now is an event.
-		if waiting, err = c.notReady(); err != nil || waiting == "" {
+		if what, err = waiting(); err != nil || what == "" {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		left := time.Until(deadline)
 		if left <= 0 {
-			return fmt.Errorf("%s is not up after %s", waiting, readyTimeout)
+			return &lateError{what, timeout}
 		}
-		tv := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
+		// Not longer at once, for the sake of ctx.
+		left = min(max(left, time.Millisecond), 200*time.Millisecond)
+		tv := unix.NsecToTimeval(left.Nanoseconds())
 		if err := events.SetReceiveTimeout(&tv); err != nil {
 			return err
 		}

@@ -13,11 +13,15 @@ import (
 // What only a Run line uses is not known and not among them.
 func Requires(t *topology.Topology) []string {
 	need := make(map[string]bool)
-	if len(t.Links) > 0 {
-		need["veth"] = true
+	for _, l := range t.Links {
+		if t.Port(l.Ends[0]) == nil && t.Port(l.Ends[1]) == nil {
+			need["veth"] = true
+			break
+		}
 	}
-	for _, n := range t.Nodes {
-		if n.Forwards() {
+	outside := t.Outside()
+	for name, n := range t.Nodes {
+		if outside[name] || n.Forwards() {
 			continue // the kernel only carries its frames
 		}
 		for _, f := range []struct {

@@ -14,7 +14,8 @@ func newDownCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down LAB... | --all",
 		Short: "Take labs down",
-		Long: `Ends every process in the lab's namespaces and removes the namespaces. With
+		Long: `Ends every process in the lab's namespaces, gives its ports back as they were and
+removes the namespaces. With
 --all, every lab of this machine goes, also what killed commands left; labs
 that a running command still uses stay unless --force is given.`,
 		Example: `  seg6lab down l2vpn
@@ -41,7 +42,9 @@ that a running command still uses stay unless --force is given.`,
 			for _, name := range args {
 				if err := lab.Down(name); err != nil {
 					errs = append(errs, err)
-					continue
+					if !lab.PortTrouble(err) {
+						continue
+					}
 				}
 				fmt.Fprintf(out, "lab %s is down\n", name)
 			}

@@ -8,6 +8,7 @@ import (
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
 	"seg6lab/lab/kernel"
+	"seg6lab/lab/port"
 	"seg6lab/lab/topology"
 	"seg6lab/lab/vm"
 )
@@ -44,6 +45,9 @@ func exitCode(err error) int {
 		exists   *lab.ExistsError
 		missing  *feature.Missing
 		command  commandExit
+		noPort   *port.NotFoundError
+		refused  *port.RefusedError
+		inUse    *port.InUseError
 	)
 	switch {
 	case err == nil:
@@ -56,6 +60,7 @@ func exitCode(err error) int {
 		errors.Is(err, kernel.ErrSpec):
 		return exitInput
 	case errors.As(err, &machine), errors.Is(err, lab.ErrNotRoot), errors.As(err, &missing),
+		errors.As(err, &noPort), errors.As(err, &refused), errors.As(err, &inUse),
 		errors.Is(err, vm.ErrNoQEMU):
 		return exitMachine
 	default:

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"seg6lab/lab"
 	"seg6lab/lab/kernel"
 	"seg6lab/specs"
 	"seg6lab/specs/fuzz"
@@ -103,10 +102,7 @@ func runFuzz(cmd *cobra.Command, f fuzzFlags) error {
 	}
 	var r *fuzz.Report
 	if f.kernel == specs.PlaceHost {
-		if os.Geteuid() == 0 {
-			_, err = lab.Sweep() // what killed runs left
-		}
-		if err == nil {
+		if err = clearLeftovers(cmd); err == nil {
 			r, err = fuzz.Run(cmd.Context(), o, found, progress)
 		}
 	} else {

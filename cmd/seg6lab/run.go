@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"seg6lab/lab"
 	"seg6lab/specs"
 )
 
@@ -144,11 +143,8 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 		}
 		opts.Frames, opts.KeepAll = f.report, true
 	}
-	if os.Geteuid() == 0 {
-		// What killed runs left goes first.
-		if _, err := lab.Sweep(); err != nil {
-			return err
-		}
+	if err := clearLeftovers(cmd); err != nil {
+		return err
 	}
 	out := newPrinter(cmd.OutOrStdout(), f, len(cases)*max(len(f.kernels), 1))
 	opts.Start, opts.Done, opts.Log = out.start, out.done, out.log

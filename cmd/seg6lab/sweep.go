@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"seg6lab/forwarder/skb"
-	"seg6lab/lab"
 	"seg6lab/lab/headroom"
 	"seg6lab/lab/kernel"
 	"seg6lab/specs"
@@ -129,7 +128,7 @@ func runSweep(cmd *cobra.Command, f sweepFlags) error {
 	results := func(rs []sweep.Result) error { r.Results = append(r.Results, rs...); return nil }
 	log := func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }
 	if f.kernel == specs.PlaceHost {
-		if _, err = lab.Sweep(); err == nil { // what killed runs left
+		if err = clearLeftovers(cmd); err == nil {
 			err = sweep.Run(cmd.Context(), o, told, results)
 		}
 	} else {

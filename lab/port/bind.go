@@ -15,8 +15,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"seg6lab/lab/nsthread"
 	"seg6lab/lab/topology"
 )
 
@@ -29,11 +31,12 @@ type Binding struct {
 	Lab    string
 	End    topology.End
 	Netns  string
-	Handle int
+	Handle netns.NsHandle
 	// MAC is the Ethernet address of the end, that of the port when nil.
 	MAC *topology.MAC
-	// MTU of the end in bytes.
-	MTU int
+	// MTU of the end in bytes, and length of its transmit queue in packets, that of
+	// the port when 0.
+	MTU, TxQueueLen int
 	// Force takes a port that is in use.
 	Force bool
 }
@@ -124,19 +127,14 @@ func Bind(b Binding) (_ *Facts, err error) {
 			return fmt.Errorf("port %s: set its alias: %w", f, err)
 		}
 		reached("marked")
-		if err := move(f.index, b.Handle, b.End.Dev, 0); err != nil {
+		if err := move(f.index, int(b.Handle), b.End.Dev, 0); err != nil {
 			return fmt.Errorf("port %s: move it to node %s as %s: %w", f, b.End.Node, b.End.Dev, err)
 		}
 		reached("moved")
 		return nil
 	})
 	if err == nil {
-		err = onThread(func() error {
-			if err := unix.Setns(b.Handle, unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			return b.configure(f)
-		})
+		err = nsthread.In(b.Handle, func() error { return b.configure(f) })
 		if err != nil {
 			err = fmt.Errorf("port %s as %s: %w", f, b.End, err)
 		}
@@ -156,7 +154,7 @@ func (b *Binding) spare() error {
 	// One that is damaged keeps the port that it is named after.
 	records, _ := Records()
 	for _, r := range records {
-		if !r.answers(b.Port) {
+		if !r.Answers(b.Port) {
 			continue
 		}
 		if !b.Force {
@@ -192,6 +190,11 @@ func (b *Binding) configure(f *Facts) error {
 	if b.MTU != l.Attrs().MTU {
 		if err := here.LinkSetMTU(l, b.MTU); err != nil {
 			return fmt.Errorf("set the MTU %d: %w", b.MTU, err)
+		}
+	}
+	if b.TxQueueLen != 0 {
+		if err := here.LinkSetTxQLen(l, b.TxQueueLen); err != nil {
+			return fmt.Errorf("set the length of the transmit queue: %w", err)
 		}
 	}
 	reached("configured")
@@ -321,6 +324,13 @@ func (r *Record) visit(f func(p place) error) error {
 	}
 	defer best.ns.close()
 	return f(best)
+}
+
+// named says whether the port is in the namespace of its node.
+func (p place) named(r *Record) bool {
+	var st, name unix.Stat_t
+	return unix.Fstat(int(p.ns.file.Fd()), &st) == nil &&
+		unix.Stat(filepath.Join(NetnsDir, r.Netns), &name) == nil && st.Dev == name.Dev && st.Ino == name.Ino
 }
 
 // bringHome moves the port to the namespace that it belongs to.

@@ -4,27 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-)
 
-// onThread runs f on an operating system thread that nothing else uses and that
-// ends with f, so f may leave it in any namespace. It is never the main thread,
-// which cannot end.
-func onThread(f func() error) error {
-	errs := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() != unix.Getpid() {
-			errs <- f()
-			return
-		}
-		errs <- onThread(f)
-		runtime.UnlockOSThread()
-	}()
-	return <-errs
-}
+	"seg6lab/lab/nsthread"
+)
 
 // namespace is an open network namespace.
 type namespace struct {
@@ -54,7 +39,7 @@ func openNamespace(path string) (*namespace, error) {
 // home is the namespace that the process is in.
 func home() (*namespace, error) {
 	var ns *namespace
-	err := onThread(func() (err error) {
+	err := nsthread.Do(func() (err error) {
 		ns, err = openNamespace("/proc/thread-self/ns/net")
 		return err
 	})
@@ -68,12 +53,7 @@ func (ns *namespace) close() { ns.file.Close() }
 
 // do runs f inside the namespace.
 func (ns *namespace) do(f func() error) error {
-	return onThread(func() error {
-		if err := unix.Setns(int(ns.file.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter %s: %w", ns.file.Name(), err)
-		}
-		return f()
-	})
+	return nsthread.In(netns.NsHandle(ns.file.Fd()), f)
 }
 
 // soNetnsCookie is SO_NETNS_COOKIE of include/uapi/asm-generic/socket.h, since

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"seg6lab/lab/topology"
@@ -170,7 +171,7 @@ func (b *bench) binding() Binding {
 	mac := topology.LinkMAC(0, 0)
 	return Binding{
 		Port: &topology.Port{Name: "p0"}, Lab: "lab", End: topology.End{Node: "r", Dev: "in"},
-		Netns: "s6.lab.r", Handle: int(b.node.file.Fd()), MAC: &mac, MTU: 1500, Force: true,
+		Netns: "s6.lab.r", Handle: netns.NsHandle(b.node.file.Fd()), MAC: &mac, MTU: 1500, Force: true,
 	}
 }
 

@@ -74,8 +74,8 @@ const (
 	suffix     = ".json"
 )
 
-// answers says whether a record is of the port that is asked for.
-func (r *Record) answers(p *topology.Port) bool {
+// Answers says whether a record is of the port that is asked for.
+func (r *Record) Answers(p *topology.Port) bool {
 	switch {
 	case p.PCI != "":
 		return r.PCI == p.PCI
