@@ -75,7 +75,7 @@ type expect struct {
 // compile checks the steps against the topology and builds their packets. The
 // error is of type strictyaml.Errors.
 func (c *Case) compile() error {
-	k := &compiler{c: c, topology: c.Topology}
+	k := &compiler{c: c, topology: c.Topology, outside: c.Topology.Outside()}
 	if len(c.File.Steps) == 0 {
 		k.fail(c.File.ValueAt("steps"), "a case needs at least one step")
 	}
@@ -101,6 +101,7 @@ func (c *Case) compile() error {
 type compiler struct {
 	c        *Case
 	topology *topology.Topology
+	outside  map[string]bool // nodes that are no part of the lab
 	errs     strictyaml.Errors
 }
 
@@ -123,9 +124,7 @@ func (k *compiler) step(s *Step) step {
 		sent = len(out.frames)
 	}
 	if s.Run != nil {
-		if _, ok := k.topology.Nodes[s.Run.Node]; !ok {
-			k.fail(s.Run.ValueAt("node"), "topology %s has no node %s%s", k.topology.Name, s.Run.Node, k.suggestNode(s.Run.Node))
-		}
+		k.node(s.Run.Node, s.Run.ValueAt("node"))
 		if s.Run.Fails != "" && s.Run.Output != "" {
 			k.fail(s.Run.KeyAt("output"), "output goes with a command that succeeds: expected either fails or output")
 		}
@@ -150,8 +149,17 @@ func (k *compiler) step(s *Step) step {
 	return out
 }
 
-func (k *compiler) suggestNode(name string) string {
-	return strictyaml.Suggest(name, slices.Sorted(maps.Keys(k.topology.Nodes)))
+// node reports a node that the lab has not.
+func (k *compiler) node(name string, pos strictyaml.Pos) bool {
+	switch {
+	case k.outside[name]:
+		k.fail(pos, "%s is outside equipment, behind a port of this machine: only what passes the other nodes can be sent, seen and run", name)
+	case k.topology.Nodes[name] == nil:
+		k.fail(pos, "topology %s has no node %s%s", k.topology.Name, name, strictyaml.Suggest(name, slices.Sorted(maps.Keys(k.topology.Nodes))))
+	default:
+		return true
+	}
+	return false
 }
 
 // shape reads how a Send wants its frames to arrive, and finds the end that they
@@ -182,9 +190,13 @@ func (k *compiler) shape(s *Send, frames [][]byte) (*headroom.Profile, topology.
 	}
 	for _, l := range k.topology.Links {
 		for end := range l.Ends {
-			if l.Ends[end] == s.From {
-				return p, l.Ends[1-end]
+			if l.Ends[end] != s.From {
+				continue
 			}
+			if port := k.topology.Port(s.From); port != nil {
+				k.fail(s.ValueAt("from"), "headroom, clone, linear and accel-vlan are set on a veth link: %s is bound to port %s, whose driver decides", s.From, port)
+			}
+			return p, l.Ends[1-end]
 		}
 	}
 	k.fail(s.ValueAt("from"), "headroom, clone, linear and accel-vlan are set on a link: %s is no end of one", s.From)
@@ -198,7 +210,7 @@ func tagged(frame []byte) bool {
 
 func (k *compiler) tap(s *Send) {
 	switch {
-	case k.topology.Nodes[s.From.Node] == nil:
+	case k.topology.Nodes[s.From.Node] == nil, k.outside[s.From.Node]:
 		k.end(s.From, s.ValueAt("from"))
 	case slices.Contains(k.topology.Devices(s.From.Node), s.From.Dev):
 		k.fail(s.ValueAt("from"), "node %s has a device %s already: the step makes one of a new name", s.From.Node, s.From.Dev)
@@ -283,9 +295,7 @@ func (k *compiler) expect(e *Expect, sent int) expect {
 }
 
 func (k *compiler) skb(x *SKB, s *Step) {
-	if _, ok := k.topology.Nodes[x.Node]; !ok {
-		k.fail(x.ValueAt("node"), "topology %s has no node %s%s", k.topology.Name, x.Node, k.suggestNode(x.Node))
-	}
+	k.node(x.Node, x.ValueAt("node"))
 	switch {
 	case s.Send == nil:
 		k.fail(x.Pos(), "skb goes with send: it speaks of the packets of the step")
@@ -337,11 +347,10 @@ func (k *compiler) build(p *traffic.Packet, src, dst *topology.MAC) ([]byte, err
 
 // end checks that the topology has a device.
 func (k *compiler) end(e topology.End, pos strictyaml.Pos) {
-	node := k.topology.Nodes[e.Node]
-	if node == nil {
-		k.fail(pos, "topology %s has no node %s%s", k.topology.Name, e.Node, k.suggestNode(e.Node))
+	if !k.node(e.Node, pos) {
 		return
 	}
+	node := k.topology.Nodes[e.Node]
 	if devices := k.topology.Devices(e.Node); !slices.Contains(devices, e.Dev) && len(node.Run) == 0 {
 		k.fail(pos, "node %s has no device %s%s", e.Node, e.Dev, strictyaml.Suggest(e.Dev, devices))
 	}

@@ -16,6 +16,7 @@ func newForwardCommand() *cobra.Command {
 	var node string
 	var detach bool
 	var kinds []string
+	var bound portFlags
 	cmd := &cobra.Command{
 		Use:   dataplane.ForwardCommand + " CONFIG",
 		Short: "Forward in user space, until Ctrl-C",
@@ -41,6 +42,13 @@ its devices are those that it names. The kernel must have no addresses on them.`
 				if err != nil {
 					return inputError{err}
 				}
+				ports, err := bound.ports()
+				if err != nil {
+					return err
+				}
+				if t, err = t.Bind(ports); err != nil {
+					return inputError{err}
+				}
 				return dataplane.RunNode(cmd.Context(), t, node, try, started)
 			}
 			n, err := dataplane.LoadNode(args[0])
@@ -55,7 +63,8 @@ its devices are those that it names. The kernel must have no addresses on them.`
 	// How up runs the forwarder of a node.
 	flags.StringVar(&node, "node", "", "take this node of the topology CONFIG")
 	flags.BoolVar(&detach, "detach", false, "close standard output once frames are taken")
-	for _, hidden := range []string{"node", "detach"} {
+	flags.StringArrayVar(&bound.bind, "bound", nil, "END=PORT that the lab has bound")
+	for _, hidden := range []string{"node", "detach", "bound"} {
 		if err := flags.MarkHidden(hidden); err != nil {
 			panic(err) // the flag is right above
 		}

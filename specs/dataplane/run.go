@@ -26,10 +26,7 @@ type Running struct {
 func Start(l *lab.Lab, t *topology.Topology) (*Running, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Running{group: new(errgroup.Group), stop: stop}
-	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
-		if !t.Nodes[name].Forwards() {
-			continue
-		}
+	for _, name := range forwarding(t) {
 		f, ports, err := open(l, t, name)
 		if err != nil {
 			return nil, errors.Join(err, r.Stop())
@@ -42,6 +39,14 @@ func Start(l *lab.Lab, t *topology.Topology) (*Running, error) {
 		})
 	}
 	return r, nil
+}
+
+// forwarding are the nodes of a lab that have a forwarder.
+func forwarding(t *topology.Topology) []string {
+	outside := t.Outside()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.Nodes)), func(name string) bool {
+		return outside[name] || !t.Nodes[name].Forwards()
+	})
 }
 
 // open makes the forwarder of a node and opens its ports.

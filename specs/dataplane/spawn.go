@@ -26,23 +26,25 @@ func Spawn(l *lab.Lab, t *topology.Topology, ref string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
-		if !t.Nodes[name].Forwards() {
-			continue
-		}
+	for _, name := range forwarding(t) {
 		node, err := l.Node(name)
 		if err != nil {
 			return err
 		}
-		if err := spawn(node, exe, ref); err != nil {
+		if err := spawn(node, exe, ref, t); err != nil {
 			return fmt.Errorf("node %s: start the forwarder: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func spawn(node *lab.Node, exe, ref string) error {
-	cmd := node.Command(context.Background(), exe, ForwardCommand, "--node", node.Name, "--detach", ref)
+func spawn(node *lab.Node, exe, ref string, t *topology.Topology) error {
+	args := []string{ForwardCommand, "--node", node.Name, "--detach", ref}
+	for _, end := range slices.Sorted(maps.Keys(t.Ports)) {
+		// They may be from the command line, and say what is outside equipment.
+		args = append(args, "--bound", end+"="+t.Ports[end].String())
+	}
+	cmd := node.Command(context.Background(), exe, args...)
 	// A session of its own, which outlives this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	said, err := cmd.StdoutPipe()
