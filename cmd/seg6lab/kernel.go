@@ -19,7 +19,7 @@ func newKernelCommand() *cobra.Command {
 below the user's cache directory. A kernel by path is used where it lies. A recipe
 is built from Debian's source or from a tree of yours.`,
 	}
-	cmd.AddCommand(newKernelListCommand(), newKernelGetCommand(), newKernelBuildCommand(), newKernelRmCommand())
+	cmd.AddCommand(newKernelListCommand(), newKernelGetCommand(), newKernelBuildCommand(), newKernelRmCommand(), newKernelCleanCommand())
 	return group(cmd)
 }
 
@@ -40,9 +40,16 @@ func newKernelListCommand() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, e := range entries {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Spec, e.Release, e.Version, humanize.Bytes(uint64(e.Bytes)))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Spec, e.Release, e.Version+e.Source, humanize.Bytes(uint64(e.Bytes)))
 			}
-			return w.Flush()
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			bytes, err := kernel.Workspaces()
+			if err == nil && bytes > 0 {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "besides, sources and objects of builds: %s (seg6lab kernel clean)\n", humanize.Bytes(uint64(bytes)))
+			}
+			return err
 		},
 	}
 	addJSONFlag(cmd, &asJSON)
@@ -122,6 +129,18 @@ the source does not compile.`,
 	}
 	addJSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+func newKernelCleanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clean",
+		Short: "Remove the sources and objects of builds, keep the kernels",
+		Long: `Removes what building left besides the kernels: copies of sources and objects,
+some 5 GB. The next build of a kernel that is not there takes as long as the first.`,
+		Example: "  seg6lab kernel clean",
+		Args:    args(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return kernel.Clean(cmd.Context()) },
+	}
 }
 
 func newKernelRmCommand() *cobra.Command {

@@ -126,9 +126,14 @@ func Get(ctx context.Context, spec string) (*Kernel, error) {
 	return d.fetch(ctx, spec)
 }
 
-// Remove takes every kernel that was fetched as spec, or whose package is
-// called so, out of the cache together with its saved guests.
+// Remove takes every kernel that was fetched or built as spec, or whose package
+// is called so, out of the cache together with its saved guests.
 func Remove(spec string) error {
+	if isRecipe(spec) {
+		if r, err := ParseRecipe(spec); err == nil { // else its files are gone
+			spec = r.String()
+		}
+	}
 	cache, err := CacheDir()
 	if err != nil {
 		return err
@@ -151,6 +156,55 @@ func Remove(spec string) error {
 	}
 	if !found {
 		return fmt.Errorf("kernel %s: %w in the cache %s", spec, ErrSpec, cache)
+	}
+	return nil
+}
+
+// Workspaces returns what sources and objects of builds take on disk, in bytes.
+func Workspaces() (int64, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return 0, err
+	}
+	return diskUse(filepath.Join(cache, "builds")) + diskUse(filepath.Join(cache, "sources")), nil
+}
+
+// Clean removes sources and objects, not the kernels that were built. What is
+// being used is waited for.
+func Clean(ctx context.Context) error {
+	cache, err := CacheDir()
+	if err != nil {
+		return err
+	}
+	// The name of a source stays, so that what was built of it is still found.
+	trees, err := filepath.Glob(filepath.Join(cache, "sources", "*", "tree"))
+	if err != nil {
+		return err
+	}
+	workspaces, err := filepath.Glob(filepath.Join(cache, "builds", "*"))
+	if err != nil {
+		return err
+	}
+	locked := map[string][]string{filepath.Join(cache, "sources", ".lock"): append(trees, filepath.Join(cache, "sources", "manifests"))}
+	for _, w := range workspaces {
+		rest, err := filepath.Glob(filepath.Join(w, "*"))
+		if err != nil {
+			return err
+		}
+		locked[filepath.Join(w, ".lock")] = rest
+	}
+	for lock, paths := range locked {
+		unlock, err := Lock(ctx, lock)
+		if err != nil {
+			return err
+		}
+		for _, p := range paths {
+			err = errors.Join(err, os.RemoveAll(p))
+		}
+		unlock()
+		if err != nil {
+			return fmt.Errorf("clean: %w", err)
+		}
 	}
 	return nil
 }

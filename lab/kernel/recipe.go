@@ -34,6 +34,8 @@ type Patch struct {
 	Text []byte
 }
 
+var errEmptyPart = errors.New("there is nothing after a +")
+
 const (
 	sourceSuffix = ":source"
 	configSuffix = ".config"
@@ -117,6 +119,9 @@ func isRecipe(spec string) bool {
 // ErrSpec and name the part that is wrong.
 func ParseRecipe(spec string) (*Recipe, error) {
 	r, rest, err := parseBase(spec)
+	if err == nil && strings.HasSuffix(spec, "+") {
+		err = errEmptyPart
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w: %w", spec, ErrSpec, err)
 	}
@@ -198,7 +203,7 @@ func (r *Recipe) addPart(rest string) (string, error) {
 		return strings.TrimPrefix(rest[at:], "+"), err
 	}
 	if name == "" {
-		return "", errors.New("there is nothing after a +")
+		return "", errEmptyPart
 	}
 	known := strings.Join(slices.Concat(Options(), ShippedPatches()), ", ")
 	return "", fmt.Errorf("%s is no file of a patch, and none of %s", name, known)
