@@ -174,7 +174,7 @@ func (b *guestBatch) commands() bool {
 
 func (b *guestBatch) boot(ctx context.Context) error {
 	b.place = "vm " + b.kernel.Spec
-	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel, HostFiles: b.commands()})
+	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel, HostFiles: b.commands(), Append: b.opts.KernelArgs})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

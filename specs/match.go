@@ -18,6 +18,8 @@ type matcher struct {
 	arrived []string                  // one of them, as an expression
 	given   map[set][]int             // of met, the frames that meet just this set
 	others  map[topology.End][][]byte // frames that no expectation has room for
+
+	keep func(at topology.End, frame []byte) // told of every frame that counts, if set
 }
 
 // set is a set of a step's expectations, by their index.
@@ -46,16 +48,19 @@ func (m *matcher) add(at topology.End, frame []byte) {
 			meets |= 1 << i
 		}
 	}
-	if i, ok := m.give(meets); ok {
-		if m.arrived[i] == "" {
-			m.arrived[i] = traffic.Dissect(frame).String()
-		}
+	i, ok := m.give(meets)
+	if kind := controlKind(frame); !ok && kind != 0 && !m.expectsControl(at, kind) {
 		return
 	}
-	if kind := controlKind(frame); kind != 0 && !m.expectsControl(at, kind) {
-		return
+	if m.keep != nil {
+		m.keep(at, frame)
 	}
-	m.others[at] = append(m.others[at], frame)
+	switch {
+	case !ok:
+		m.others[at] = append(m.others[at], frame)
+	case m.arrived[i] == "":
+		m.arrived[i] = traffic.Dissect(frame).String()
+	}
 }
 
 // give finds room for a frame that meets the expectations of a set. Where they

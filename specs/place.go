@@ -30,6 +30,8 @@ type RunOptions struct {
 	Place string
 	// Kernel of the guests. Naming one means PlaceGuest.
 	Kernel string
+	// KernelArgs are added to the command line of the guests' kernel.
+	KernelArgs string
 	// Guests is how many run side by side, 1 when 0.
 	Guests int
 	// Fresh gives every case a guest of its own.
@@ -160,6 +162,8 @@ func place(c *Case, opts RunOptions) (guest bool, why string) {
 	switch {
 	case opts.Kernel == PlaceHost || opts.Place == PlaceHost:
 		return false, ""
+	case len(c.Topology.Ports) > 0:
+		return false, "it has ports of this machine"
 	case opts.Kernel != "":
 		return true, "kernel " + opts.Kernel + " was asked for"
 	case opts.Place == PlaceGuest:

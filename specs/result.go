@@ -37,6 +37,13 @@ type Result struct {
 	Pcapng string `json:",omitempty"`
 	// Seconds that the case took.
 	Seconds float64
+	// Kernel is the release that the case ran on (uname -r).
+	Kernel string `json:",omitempty"`
+	// Fix is what that kernel has of the case's fix, where it names one.
+	Fix FixState `json:",omitempty"`
+	// Unobserved says why no sk_buff was observed although Options.Observe
+	// asked for it.
+	Unobserved string `json:",omitempty"`
 	// Steps tell what was sent and what arrived, as packet expressions.
 	Steps []StepResult `json:",omitempty"`
 }
@@ -48,6 +55,12 @@ type StepResult struct {
 	Did string
 	// Arrived are the packets that met the expectations.
 	Arrived []string `json:",omitempty"`
+	// Measured is what was seen of the step's sk_buffs, a node each, where they
+	// were observed.
+	Measured []Measured `json:",omitempty"`
+	// Frames are those that arrived where something was expected, without what
+	// hosts and routers send on their own, where Options.Observe asks for them.
+	Frames []ArrivedFrame `json:",omitempty"`
 }
 
 // Summary counts results.

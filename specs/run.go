@@ -49,6 +49,13 @@ type Options struct {
 
 	// Dataplane is one of the dataplanes that a run can ask for.
 	Dataplane string
+	// Force and LinkTimeout are those of lab.Options, for cases on real ports.
+	Force       bool
+	LinkTimeout time.Duration
+
+	// Observe has every node's sk_buffs observed, not only those that a case
+	// speaks of, and keeps the frames that arrive in the result.
+	Observe bool
 
 	discard bool // keep no frames
 }
@@ -70,7 +77,7 @@ var temporaryFrames = sync.OnceValues(func() (string, error) { return os.MkdirTe
 // of the command, of the specs and of a guest.
 func Run(ctx context.Context, c *Case, opts Options) *Result {
 	start := time.Now()
-	r := &Result{Case: c.Name, File: c.path, Place: opts.Place}
+	r := &Result{Case: c.Name, File: c.path, Place: opts.Place, Kernel: release()}
 	if r.Place == "" {
 		r.Place = "host"
 	}
@@ -111,7 +118,9 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 	if err := lab.Supported(c.Requirements()); err != nil {
 		return err
 	}
-	l, err := lab.Up(ctx, c.Topology, lab.Options{Name: labName(c.Topology.Name), Owned: true})
+	l, err := lab.Up(ctx, c.Topology, lab.Options{
+		Name: labName(c.Topology.Name), Owned: true, Force: opts.Force, LinkTimeout: opts.LinkTimeout,
+	})
 	if err != nil {
 		return err
 	}
@@ -137,13 +146,17 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 	if err != nil {
 		return err
 	}
+	r.Unobserved, r.Fix = watch.blind, watch.fix
 	defer watch.close()
 
 	for i, s := range c.steps {
 		s.expect = watch.expectations(s.expect)
-		result, err := ends.do(ctx, l, s, max(opts.Patience, 1))
-		if err == nil {
-			err = watch.check(ctx, s)
+		result, err := ends.do(ctx, l, s, opts)
+		if failed := (*notMetError)(nil); err == nil || errors.As(err, &failed) {
+			var seen error
+			if result.Measured, seen = watch.check(ctx, s); err == nil {
+				err = seen
+			}
 		}
 		r.Steps = append(r.Steps, result)
 		if err != nil {
@@ -164,6 +177,15 @@ func stepError(i int, s step, err error) error {
 		what += " (" + s.About + ")"
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// release is the running kernel's.
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
 }
 
 // runs counts the labs of this process, so that each has its own name.
@@ -246,7 +268,7 @@ func (e *ends) close() {
 }
 
 // do does a step and waits for what it expects.
-func (e *ends) do(ctx context.Context, l *lab.Lab, s step, patience int) (StepResult, error) {
+func (e *ends) do(ctx context.Context, l *lab.Lab, s step, opts Options) (StepResult, error) {
 	result := StepResult{About: s.About}
 	var err error
 	if s.shape != nil {
@@ -275,7 +297,10 @@ func (e *ends) do(ctx context.Context, l *lab.Lab, s step, patience int) (StepRe
 		return result, err
 	}
 	m := newMatcher(s)
-	if err := e.wait(ctx, m, patience); err != nil {
+	if opts.Observe {
+		m.keep = result.keep
+	}
+	if err := e.wait(ctx, m, max(opts.Patience, 1)); err != nil {
 		return result, err
 	}
 	for i, x := range s.expect {

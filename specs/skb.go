@@ -50,6 +50,7 @@ func (x *SKB) feature() string {
 type watch struct {
 	probe *probe.Probe
 	fix   FixState // what the kernel has of the case's fix, if it names one
+	blind string   // why the probe is nil although Options.Observe asks for one
 }
 
 // openWatch observes the nodes that the case has skb expectations of.
@@ -74,6 +75,14 @@ func openWatch(ctx context.Context, l *lab.Lab, c *Case, opts Options) (*watch, 
 			nodes[s.to.Node] = true
 		}
 	}
+	needed := len(nodes) > 0
+	if opts.Observe {
+		for name, n := range c.Topology.Nodes {
+			if !n.Forwards() {
+				nodes[name] = true
+			}
+		}
+	}
 	if len(nodes) == 0 {
 		return w, nil
 	}
@@ -87,6 +96,10 @@ func openWatch(ctx context.Context, l *lab.Lab, c *Case, opts Options) (*watch, 
 	}
 	var err error
 	w.probe, err = probe.Open(o)
+	if !needed && errors.Is(err, probe.ErrUnsupported) {
+		w.blind = err.Error()
+		return w, nil
+	}
 	return w, err
 }
 
@@ -103,20 +116,21 @@ func (w *watch) close() {
 	}
 }
 
-// check compares what was observed in a step with its skb expectations. The
-// error is a *notMetError where they differ, and another where the observation
+// check compares what was observed in a step with its skb expectations, and sums
+// it up. The error is a *notMetError where they differ, and another where the observation
 // itself is worth nothing.
-func (w *watch) check(ctx context.Context, s step) error {
+func (w *watch) check(ctx context.Context, s step) ([]Measured, error) {
 	if w.probe == nil {
-		return nil
+		return nil, nil
 	}
 	trace, err := w.probe.Collect(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	measured := measure(trace)
 	if s.shape != nil {
 		if err := checkShape(trace, s); err != nil {
-			return err
+			return measured, err
 		}
 	}
 	var failures []string
@@ -126,9 +140,9 @@ func (w *watch) check(ctx context.Context, s step) error {
 		failures = append(failures, k.failures...)
 	}
 	if len(failures) > 0 {
-		return notMet("%s", strings.Join(failures, "\n"))
+		return measured, notMet("%s", strings.Join(failures, "\n"))
 	}
-	return nil
+	return measured, nil
 }
 
 // checkShape makes sure that the frames reached seg6 as the step asked for:

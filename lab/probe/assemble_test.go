@@ -281,7 +281,7 @@ func TestParseWithin(t *testing.T) {
 	if _, err := ParseWithin("l2"); err == nil {
 		t.Error(`ParseWithin("l2") succeeded`)
 	}
-	if Seg6.holds(Outside) || !Seg6.holds(CowHeader) || !Anywhere.holds(Outside) || Within(DirectL2).holds(CowHeader) {
+	if Seg6.Holds(Outside) || !Seg6.Holds(CowHeader) || !Anywhere.Holds(Outside) || Within(DirectL2).Holds(CowHeader) {
 		t.Error("holds")
 	}
 }

@@ -121,7 +121,8 @@ const (
 	Seg6     Within = "seg6" // every attribution but Outside
 )
 
-func (w Within) holds(a Attribution) bool {
+// Holds tells whether an attribution is selected.
+func (w Within) Holds(a Attribution) bool {
 	switch w {
 	case Anywhere:
 		return true
@@ -200,7 +201,7 @@ func sameFlow(a, b [40]byte) bool {
 func (p *Packet) Expansions(w Within) []*Expansion {
 	var out []*Expansion
 	for _, e := range p.Events {
-		if e.Kind == Expand && w.holds(e.Expansion.Attribution) {
+		if e.Kind == Expand && w.Holds(e.Expansion.Attribution) {
 			out = append(out, e.Expansion)
 		}
 	}
@@ -222,7 +223,7 @@ func (p *Packet) Dropped() (Event, bool) {
 func (p *Packet) Calls(function string, w Within) int {
 	n := 0
 	for _, e := range p.Events {
-		if e.Function == function && (e.Expansion == nil || w.holds(e.Expansion.Attribution)) {
+		if e.Function == function && (e.Expansion == nil || w.Holds(e.Expansion.Attribution)) {
 			n++
 		}
 	}
