@@ -23,6 +23,7 @@ type runFlags struct {
 	guests                     int
 	fresh                      bool
 	claims                     map[string]string
+	ports                      portFlags
 }
 
 func newRunCommand() *cobra.Command {
@@ -44,10 +45,14 @@ with another kernel, by the same program; --place host makes that an error.`,
   seg6lab run headend-encap
   seg6lab run 'headend-encap/v6*' my/case.yaml --report out
   seg6lab run --all --label '!slow'
-  seg6lab run end-dt46 --kernel debian:6.1`,
+  seg6lab run end-dt46 --kernel debian:6.1
+  seg6lab run l2vpn --port pe1:core=enp3s0f0 --port pe2:core=enp3s0f1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cases, err := chooseCases(args, f)
 			if err != nil {
+				return inputError{err}
+			}
+			if cases, err = bindCases(cases, f); err != nil {
 				return inputError{err}
 			}
 			if f.list {
@@ -68,6 +73,7 @@ with another kernel, by the same program; --place host makes that an error.`,
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
 	flags.StringToStringVar(&f.claims, "claim", nil, "FIX=fixed, FIX=partly or FIX=unfixed: fail cases of the fix where the kernel does otherwise")
+	f.ports.add(cmd)
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -93,6 +99,24 @@ func chooseCases(args []string, f runFlags) ([]*specs.Case, error) {
 		return nil, errors.New("no case has these labels")
 	}
 	return cases, nil
+}
+
+// bindCases puts the cases on real ports.
+func bindCases(cases []*specs.Case, f runFlags) ([]*specs.Case, error) {
+	ports, err := f.ports.ports()
+	if err != nil || len(ports) == 0 {
+		return cases, err
+	}
+	if f.place == specs.PlaceGuest || len(f.kernels) > 0 {
+		return nil, errors.New("--port is for this machine's kernel: give neither --kernel nor --place vm")
+	}
+	bound := make([]*specs.Case, len(cases))
+	for i, c := range cases {
+		if bound[i], err = c.Bind(ports); err != nil {
+			return nil, err
+		}
+	}
+	return bound, nil
 }
 
 func listCases(cmd *cobra.Command, cases []*specs.Case, asJSON bool) error {
@@ -128,6 +152,7 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 	}
 	opts := specs.RunOptions{Place: f.place, Guests: f.guests, Fresh: f.fresh}
 	opts.Dataplane = f.dataplane
+	opts.Force, opts.LinkTimeout = f.ports.force, f.ports.timeout
 	for fix, claim := range f.claims {
 		if !slices.Contains(specs.FixStates(), specs.FixState(claim)) {
 			return inputError{fmt.Errorf("claim %s=%s: expected unfixed, partly or fixed", fix, claim)}
