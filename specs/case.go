@@ -186,8 +186,8 @@ type SKB struct {
 	PerPacket *Quantity `yaml:"per-packet,omitempty"`
 	// Copied is how many bytes the calls copy for each packet.
 	Copied *Quantity `yaml:"copied,omitempty"`
-	// Zeroed is how many bytes the allocator zeroes for each packet
-	// (init_on_alloc).
+	// Zeroed is how many bytes the allocator zeroes for each packet with
+	// init_on_alloc=1. With 0 it zeroes none, and nothing is compared.
 	Zeroed *Quantity `yaml:"zeroed,omitempty"`
 	// Point is where State is looked at: "seg6" (the default), where the packet
 	// reaches seg6, or the entry of ip6_forward, seg6_do_srh or

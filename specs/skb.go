@@ -230,9 +230,9 @@ func (k *skbChecker) packet(p *probe.Packet) {
 		}
 		k.quantity(what, x.PerPacket, p.Calls(x.Function, within))
 	}
-	copied, zeroed := 0, 0
+	copied, zeroed, allocated := 0, 0, 0
 	for _, e := range p.Expansions(within) {
-		copied, zeroed = copied+e.Copied, zeroed+e.Zeroed
+		copied, zeroed, allocated = copied+e.Copied, zeroed+e.Zeroed, allocated+e.Allocated
 		if e.Copied == probe.Unknown || e.Zeroed == probe.Unknown {
 			if x.Copied != nil || x.Zeroed != nil {
 				k.failf("this kernel does not let the bytes copied and zeroed be observed")
@@ -241,7 +241,10 @@ func (k *skbChecker) packet(p *probe.Packet) {
 		}
 	}
 	k.quantity("bytes copied", x.Copied, copied)
-	k.quantity("bytes zeroed", x.Zeroed, zeroed)
+	// A kernel with init_on_alloc=0 zeroes none.
+	if allocated == 0 || zeroed > 0 {
+		k.quantity("bytes zeroed", x.Zeroed, zeroed)
+	}
 	if x.State != nil {
 		k.state(p)
 	}
