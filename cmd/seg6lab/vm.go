@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ func newVMCommand() *cobra.Command {
 	var spec string
 	var cfg vm.Config
 	var verbose bool
+	var nics []string
 	cmd := &cobra.Command{
 		Use:   "vm [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command on another kernel",
@@ -28,8 +30,16 @@ warning or worse of the guest's kernel fails the run with its log and exit code 
 		Example: `  seg6lab vm -- uname -r
   seg6lab vm --kernel debian:6.1 -- bash some_kernel_selftest.sh
   seg6lab vm --kernel ~/linux
-  seg6lab vm --kernel arch/x86/boot/bzImage --memory 1024 -- ./reproducer`,
+  seg6lab vm --kernel arch/x86/boot/bzImage --memory 1024 -- ./reproducer
+  seg6lab vm --kernel debian:6.12:full --nic e1000e@a --nic e1000e@a -- ip link`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, s := range nics {
+				nic, err := vm.ParseNIC(s)
+				if err != nil {
+					return inputError{fmt.Errorf("--nic: %w", err)}
+				}
+				cfg.NICs = append(cfg.NICs, nic)
+			}
 			k, err := kernel.Resolve(cmd.Context(), spec)
 			if err != nil {
 				return guestError(err)
@@ -71,6 +81,7 @@ warning or worse of the guest's kernel fails the run with its log and exit code 
 	flags.IntVar(&cfg.MemoryMB, "memory", 0, "memory of the guest in MiB (default 384)")
 	flags.IntVar(&cfg.CPUs, "cpus", 0, "processors of the guest (default 1)")
 	flags.StringVar(&cfg.Append, "append", "", "more words for the kernel's command line")
+	flags.StringArrayVar(&nics, "nic", nil, "network device of emulated hardware, "+strings.Join(vm.NICModels(), ", ")+"; those with the same word after @ are cabled together")
 	flags.BoolVar(&cfg.NoSaved, "fresh", false, "boot the kernel instead of restoring a saved guest")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "say on stderr how the guest runs")
 	flags.SetInterspersed(false)
@@ -82,7 +93,7 @@ func guestError(err error) error {
 	switch {
 	case errors.Is(err, kernel.ErrSpec):
 		return inputError{err}
-	case errors.Is(err, vm.ErrNoQEMU), errors.Is(err, kernel.ErrUnavailable):
+	case errors.Is(err, vm.ErrNoQEMU), errors.Is(err, vm.ErrNoNIC), errors.Is(err, kernel.ErrUnavailable):
 		return machineError{err}
 	default:
 		return err

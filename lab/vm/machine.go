@@ -44,6 +44,8 @@ type Config struct {
 	CPUs     int            // 1
 	// Append is added to the kernel's command line.
 	Append string
+	// NICs of emulated hardware, which the guest finds in this order.
+	NICs []NIC
 	// HostFiles shows the host's files in the guest, read-only, with a scratch
 	// layer for writes, as the root of what it runs.
 	HostFiles bool
@@ -160,6 +162,9 @@ func boot(ctx context.Context, cfg Config) (*Machine, error) {
 	}
 	mods, err := kernel.OpenModules(cfg.Kernel)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkNICs(ctx, qemu, cfg.Kernel, mods, cfg.NICs); err != nil {
 		return nil, err
 	}
 	m, err := withAccel(ctx, cfg, qemu, func(ctx context.Context, cfg Config, accel Accel) (*Machine, error) {
@@ -321,6 +326,9 @@ func (m *Machine) await(ctx context.Context, begin time.Time) error {
 		return r.err
 	}
 	if _, err := m.call(ctx, request{Op: "modules"}, bytes.NewReader(r.archive), nil, nil); err != nil {
+		return err
+	}
+	if err := m.loadDrivers(ctx); err != nil {
 		return err
 	}
 	return m.fresh(ctx)

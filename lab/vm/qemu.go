@@ -84,6 +84,7 @@ func machineArgs(cfg *Config, accel Accel, ram string) []string {
 		"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=%s,share=on", cfg.MemoryMB, ram),
 		"-smp", strconv.Itoa(cfg.CPUs),
 	}
+	args = append(args, nicArgs(cfg.NICs)...)
 	switch {
 	case cfg.CountInstructions:
 		args = append(args, "-accel", "tcg", "-cpu", "Haswell-v4", "-icount", "shift=0,sleep=off")
