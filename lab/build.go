@@ -61,7 +61,10 @@ func (b *builder) links(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.linked(ctx)
+	if err := b.linked(ctx); err != nil {
+		return err
+	}
+	return b.cabled(ctx)
 }
 
 // firstIndex is above the indexes that the kernel gives out on its own in a

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 
 	"seg6lab/lab/port"
 	"seg6lab/lab/topology"
@@ -28,9 +29,13 @@ func (b *builder) bind(l *topology.Link, index int) error {
 			continue
 		}
 		mac := l.MAC(index, i)
+		var to *topology.End
+		if b.topology.Port(l.Ends[1-i]) != nil {
+			to = &l.Ends[1-i]
+		}
 		node := b.lab.Nodes[end.Node]
 		bound, err := port.Bind(port.Binding{
-			Port: p, Lab: b.lab.Name, End: end, Netns: node.Netns, Handle: node.handle,
+			Port: p, Lab: b.lab.Name, End: end, To: to, Netns: node.Netns, Handle: node.handle,
 			MAC: &mac, MTU: cmp.Or(l.MTU, port.MTU), TxQueueLen: l.TxQueueLen, Force: b.options.Force,
 		})
 		if err != nil {
@@ -86,6 +91,33 @@ func (b *builder) linked(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// cableTimeout is how long Up waits for the frames that check cables.
+const cableTimeout = 3 * time.Second
+
+// cabled checks the cables between ports of this machine, where there are any.
+func (b *builder) cabled(ctx context.Context) error {
+	if !slices.ContainsFunc(records(b.lab.Name), func(r *port.Record) bool { return r.To != nil }) {
+		return nil
+	}
+	cables, err := b.lab.CheckCables(ctx, cableTimeout)
+	if err == nil && slices.ContainsFunc(cables, func(c *port.Cable) bool { return c.Wrong() != "" }) {
+		err = &port.CableError{Cables: cables}
+	}
+	return err
+}
+
+// CheckCables sends marked frames out of the bound ends of the lab and returns where
+// they arrive, waiting at most for timeout.
+func (l *Lab) CheckCables(ctx context.Context, timeout time.Duration) ([]*port.Cable, error) {
+	return port.CheckCables(ctx, records(l.Name), func(r *port.Record) (netns.NsHandle, error) {
+		n, err := l.Node(r.Node)
+		if err != nil {
+			return -1, err
+		}
+		return n.handle, nil
+	}, timeout)
 }
 
 // records are those of the ports of a lab.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,7 @@ or with --port of up and run. It moves to the node's namespace and comes back as
 it was, with its names, addresses, routes and settings: when the lab goes down,
 and after a crash with the next command.`,
 	}
-	cmd.AddCommand(newPortListCommand(), newPortBindCommand(), newPortReleaseCommand())
+	cmd.AddCommand(newPortListCommand(), newPortBindCommand(), newPortReleaseCommand(), newPortCheckCommand())
 	return group(cmd)
 }
 
@@ -242,4 +243,66 @@ func namedRecords(all []*port.Record, names []string) ([]*port.Record, error) {
 		}
 	}
 	return named, nil
+}
+
+func newPortCheckCommand() *cobra.Command {
+	var asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "check [LAB]",
+		Short: "Check the cables of a lab with marked frames",
+		Long: `Sends marked frames out of every bound end of a lab and says where they arrive.
+Exit code 1 where a cable is swapped or missing. up and run do the same where both
+ends of a link are ports of this machine. A forwarder on AF_XDP takes the frames:
+check before it runs.`,
+		Example:           "  seg6lab port check net",
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeLabs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			l, err := openLab(name)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			cables, err := l.CheckCables(cmd.Context(), timeout)
+			if err != nil {
+				return err
+			}
+			if len(cables) == 0 {
+				return inputError{fmt.Errorf("lab %s has no port", l.Name)}
+			}
+			wrong := false
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, c := range cables {
+				state := "ok"
+				if c.Wrong() != "" {
+					state, wrong = "wrong: "+c.Wrong(), true
+				}
+				to := "outside"
+				switch {
+				case c.To != nil:
+					to = c.To.String()
+				case len(c.Arrived) > 0:
+					to += ", back at " + strings.Join(c.Arrived, " and ")
+				}
+				fmt.Fprintf(w, "%s\t%s\t-> %s\t%s\n", c.End, c.Port, to, state)
+			}
+			if asJSON {
+				err = printJSON(cmd, cables)
+			} else {
+				err = w.Flush()
+			}
+			if err == nil && wrong {
+				err = errNotHeld
+			}
+			return err
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the frames")
+	addJSONFlag(cmd, &asJSON)
+	return cmd
 }

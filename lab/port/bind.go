@@ -32,6 +32,8 @@ type Binding struct {
 	End    topology.End
 	Netns  string
 	Handle netns.NsHandle
+	// To is the bound end that the cable leads to, nil for outside equipment.
+	To *topology.End
 	// MAC is the Ethernet address of the end, that of the port when nil.
 	MAC *topology.MAC
 	// MTU of the end in bytes, and length of its transmit queue in packets, that of
@@ -89,7 +91,7 @@ func Bind(b Binding) (_ *Facts, err error) {
 	}
 	r := &Record{
 		Version: recordVersion,
-		Lab:     b.Lab, Node: b.End.Node, Device: b.End.Dev,
+		Lab:     b.Lab, Node: b.End.Node, Device: b.End.Dev, To: b.To,
 		Netns: b.Netns, Registry: registry(), Home: from.cookie,
 	}
 	if r.Boot, err = bootID(); err != nil {

@@ -42,6 +42,8 @@ type Record struct {
 	Boot string
 	// Lab, Node and Device name the end that the port is bound to.
 	Lab, Node, Device string
+	// To is the bound end that a cable is to lead to, nil for outside equipment.
+	To *topology.End `json:",omitempty"`
 	// Netns is the name of the node's namespace, Registry the directory that names
 	// it, by device and inode.
 	Netns, Registry string
@@ -184,6 +186,10 @@ func syncDir(dir string) error {
 func (r *Record) write() (err error) {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
+		return err
+	}
+	// What cannot be read again would be worth nothing.
+	if err := json.Unmarshal(b, new(Record)); err != nil {
 		return err
 	}
 	dir := filepath.Dir(r.path)

@@ -136,7 +136,11 @@ func (v *validator) ports(t *Topology) {
 	for _, end := range slices.Sorted(maps.Keys(t.Ports)) {
 		port, path := t.Ports[end], strictyaml.Key("ports", end)
 		if !slices.Contains(ends, end) {
-			v.fail(t.KeyAt(path), path, "no link has the end %s%s", end, strictyaml.Suggest(end, ends))
+			at := t.KeyAt(path)
+			if !port.Pos().IsValid() {
+				at = strictyaml.Pos{} // it is not from the file
+			}
+			v.fail(at, path, "no link has the end %s%s", end, strictyaml.Suggest(end, ends))
 		}
 		if key, msg := port.check(); msg != "" {
 			at := port.Pos()
