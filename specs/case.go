@@ -232,4 +232,7 @@ type Quantity struct {
 	Unfixed *Quantity `yaml:"unfixed,omitempty"`
 	Partly  *Quantity `yaml:"partly,omitempty"`
 	Fixed   *Quantity `yaml:"fixed,omitempty"`
+	// ByDriver is the number by what drives the device that the packet came in
+	// by, in the words of ethtool -i.
+	ByDriver map[string]*Quantity `yaml:"by-driver,omitempty"`
 }

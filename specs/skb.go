@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/safchain/ethtool"
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
@@ -48,6 +51,7 @@ func (x *SKB) feature() string {
 
 // watch observes the sk_buffs of a running case; a nil probe observes nothing.
 type watch struct {
+	lab   *lab.Lab
 	probe *probe.Probe
 	fix   FixState // what the kernel has of the case's fix, if it names one
 	blind string   // why the probe is nil although Options.Observe asks for one
@@ -55,7 +59,7 @@ type watch struct {
 
 // openWatch observes the nodes that the case has skb expectations of.
 func openWatch(ctx context.Context, l *lab.Lab, c *Case, opts Options) (*watch, error) {
-	w := &watch{}
+	w := &watch{lab: l}
 	if c.File.Fix != "" {
 		has, err := fixState(ctx, c.File.Fix)
 		if err != nil {
@@ -135,7 +139,7 @@ func (w *watch) check(ctx context.Context, s step) ([]Measured, error) {
 	}
 	var failures []string
 	for _, x := range s.SKB {
-		k := skbChecker{expected: x, fix: w.fix}
+		k := skbChecker{expected: x, fix: w.fix, driver: func(dev string) (string, error) { return driver(w.lab, x.Node, dev) }}
 		k.check(trace, len(s.frames))
 		failures = append(failures, k.failures...)
 	}
@@ -192,7 +196,30 @@ func misshapen(p *probe.Packet, s step) string {
 type skbChecker struct {
 	expected *SKB
 	fix      FixState
+	driver   func(dev string) (string, error)
+	in       string // the device that the packet at hand came in by
 	failures []string
+}
+
+// driver names what drives a device of a node.
+func driver(l *lab.Lab, node, dev string) (name string, err error) {
+	n, err := l.Node(node)
+	if err != nil {
+		return "", err
+	}
+	err = n.Do(func() error {
+		tool, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer tool.Close()
+		name, err = tool.DriverName(dev)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("node %s: driver of %s: %w", node, dev, err)
+	}
+	return name, nil
 }
 
 func (k *skbChecker) failf(format string, args ...any) {
@@ -222,6 +249,7 @@ func (k *skbChecker) check(t *probe.Trace, sent int) {
 
 func (k *skbChecker) packet(p *probe.Packet) {
 	x := k.expected
+	k.in = p.Events[0].Device
 	within := probe.Within(x.Within)
 	if x.Function != "" {
 		what := "calls of " + x.Function
@@ -311,6 +339,18 @@ func at(p *probe.Packet, point string) (probe.Event, bool) {
 // quantity compares a number; q is nil where nothing is expected of it.
 func (k *skbChecker) quantity(name string, q *Quantity, got int) {
 	if q == nil {
+		return
+	}
+	if q.ByDriver != nil {
+		driver, err := k.driver(k.in)
+		switch {
+		case err != nil:
+			k.failf("%s: %d: %v", name, got, err)
+		case q.ByDriver[driver] == nil:
+			k.failf("%s: %d with the driver %s of %s, of which nothing is expected: only of %s", name, got, driver, k.in, strings.Join(slices.Sorted(maps.Keys(q.ByDriver)), ", "))
+		default:
+			k.quantity(name+" with the driver "+driver, q.ByDriver[driver], got)
+		}
 		return
 	}
 	state := ""
