@@ -45,7 +45,7 @@ func newKernelListCommand() *cobra.Command {
 			if err := w.Flush(); err != nil {
 				return err
 			}
-			bytes, err := kernel.Workspaces()
+			bytes, err := kernel.Leftovers()
 			if err == nil && bytes > 0 {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "besides, sources and objects of builds: %s (seg6lab kernel clean)\n", humanize.Bytes(uint64(bytes)))
 			}

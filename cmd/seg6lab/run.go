@@ -153,14 +153,9 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 	opts := specs.RunOptions{Place: f.place, Guests: f.guests, Fresh: f.fresh}
 	opts.Dataplane = f.dataplane
 	opts.Force, opts.LinkTimeout = f.ports.force, f.ports.timeout
-	for fix, claim := range f.claims {
-		if !slices.Contains(specs.FixStates(), specs.FixState(claim)) {
-			return inputError{fmt.Errorf("claim %s=%s: expected unfixed, partly or fixed", fix, claim)}
-		}
-		if opts.Claims == nil {
-			opts.Claims = make(map[string]specs.FixState)
-		}
-		opts.Claims[fix] = specs.FixState(claim)
+	var err error
+	if opts.Claims, err = parseClaims(f.claims); err != nil {
+		return err
 	}
 	if f.report != "" {
 		if err := os.MkdirAll(f.report, 0o755); err != nil {
@@ -190,6 +185,18 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 		fmt.Fprintln(cmd.OutOrStdout(), specs.Summarize(results))
 	}
 	return verdictError(specs.Summarize(results))
+}
+
+// parseClaims reads the values of --claim.
+func parseClaims(flags map[string]string) (map[string]specs.FixState, error) {
+	claims := make(map[string]specs.FixState)
+	for fix, claim := range flags {
+		if !slices.Contains(specs.FixStates(), specs.FixState(claim)) {
+			return nil, inputError{fmt.Errorf("claim %s=%s: expected unfixed, partly or fixed", fix, claim)}
+		}
+		claims[fix] = specs.FixState(claim)
+	}
+	return claims, nil
 }
 
 // verdictError is the error whose exit code tells the worst of the verdicts.

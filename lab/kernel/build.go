@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,7 +44,7 @@ func buildNewest(ctx context.Context, spec string) (*Kernel, error) {
 	}
 	var s *source
 	if r.Series != "" {
-		s, err = fetchSource(ctx, r.String(), r.Series)
+		s, err = fetchSource(ctx, r.asked, r.Series)
 	}
 	var k *Kernel
 	if err == nil {
@@ -64,7 +65,7 @@ func (r *Recipe) explain(err error) error {
 	if errors.Is(err, ErrBuild) {
 		return err // names the kernel itself
 	}
-	return fmt.Errorf("kernel %s: %w", r, err)
+	return fmt.Errorf("kernel %s: %w", r.asked, err)
 }
 
 // build builds from s, or from what the recipe names where that is nil.
@@ -85,20 +86,23 @@ func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 	if k := r.built(cache, s); k != nil {
 		return k, nil
 	}
-	if err := CanBuild(); err != nil {
-		return nil, err
-	}
 	if !s.unpacked() {
-		if s, err = fetchSource(ctx, r.String(), r.Series); err != nil {
+		if err := CanBuild(); err != nil {
+			return nil, err // before 150 MB are fetched for nothing
+		}
+		if s, err = fetchSource(ctx, r.asked, r.Series); err != nil {
 			return nil, err
 		}
 		if k := r.built(cache, s); k != nil {
 			return k, nil
 		}
 	}
-	// Before the lock, so that a patch that does not fit is told at once.
+	// First of all, so that a patch that does not fit is told at once.
 	changed, err := r.apply(ctx, s, patches)
 	if err != nil {
+		return nil, err
+	}
+	if err := CanBuild(); err != nil {
 		return nil, err
 	}
 	series, err := seriesOf(s.dir)
@@ -107,7 +111,7 @@ func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 	}
 	w := workspace{filepath.Join(cache, "builds", series)}
 	lock, err := lockFile(ctx, filepath.Join(w.dir, ".lock"), func() {
-		tell(ctx, Progress{Kernel: r.String(), Phase: "wait", About: "for another build of Linux " + series})
+		tell(ctx, Progress{Kernel: r.asked, Phase: "wait", About: "for another build of Linux " + series})
 	})
 	if err != nil {
 		return nil, err
@@ -117,15 +121,15 @@ func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 		return k, nil // by whom the lock was held
 	}
 	if s.files == nil {
-		if err := s.scan(ctx, cache, r.String()); err != nil {
+		if err := s.scan(ctx, cache, r.asked); err != nil {
 			return nil, err
 		}
 	}
-	tell(ctx, Progress{Kernel: r.String(), Phase: "copy", About: s.id})
-	if err := w.move(ctx, r.String(), s, changed); err != nil {
+	tell(ctx, Progress{Kernel: r.asked, Phase: "copy", About: s.id})
+	if err := w.move(ctx, r.asked, s, changed); err != nil {
 		return nil, err
 	}
-	b := &build{kernel: r.String(), key: r.key(s), localVersion: r.localVersion(), src: w.src(), out: w.objects(r.Options), lock: lock}
+	b := &build{kernel: r.asked, key: r.key(s), localVersion: r.localVersion(), src: w.src(), out: w.objects(r.Options), lock: lock}
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return nil, err
 	}
@@ -144,7 +148,7 @@ func (r *Recipe) build(ctx context.Context, s *source) (*Kernel, error) {
 // read reads the mails and diffs of all patches.
 func (r *Recipe) read() (all []*patch.Patch, err error) {
 	for _, p := range r.Patches {
-		some, err := patch.Read(p.Name, p.Text)
+		some, err := patch.Read(p.asked, p.Text)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSpec, err)
 		}
@@ -171,6 +175,10 @@ func (r *Recipe) apply(ctx context.Context, s *source, patches []*patch.Patch) (
 	}
 	defer root.Close()
 	files := patch.Files{Source: func(name string) (*patch.File, error) {
+		info, known := s.files[name]
+		if s.files != nil && !known {
+			return nil, fs.ErrNotExist // a file, perhaps, but none of the source
+		}
 		st, err := root.Lstat(name)
 		if err == nil && !st.Mode().IsRegular() {
 			err = fmt.Errorf("%s is no regular file", name)
@@ -179,15 +187,18 @@ func (r *Recipe) apply(ctx context.Context, s *source, patches []*patch.Patch) (
 			return nil, err
 		}
 		text, err := root.ReadFile(name)
+		if err == nil && known && sha256.Sum256(text) != info.Sum {
+			err = changedError(name)
+		}
 		return &patch.File{Text: text, Executable: kindOf(st.Mode()) == 0o755}, err
 	}}
 	for _, p := range patches {
 		notes, err := files.Apply(p)
 		if err != nil {
-			return nil, patchError{r.String(), err}
+			return nil, patchError{r.asked, err}
 		}
 		for _, n := range notes {
-			tell(ctx, Progress{Kernel: r.String(), Phase: "patch", About: n.String(), Note: true})
+			tell(ctx, Progress{Kernel: r.asked, Phase: "patch", About: n.String(), Note: true})
 		}
 	}
 	return files.Changed, nil
@@ -200,12 +211,12 @@ func (r *Recipe) source(ctx context.Context, cache string) (*source, error) {
 			return s, nil
 		}
 		if err := CanBuild(); err != nil {
-			return nil, err // before 150 MB are fetched for nothing
+			return nil, err
 		}
-		return fetchSource(ctx, r.String(), r.Series)
+		return fetchSource(ctx, r.asked, r.Series)
 	}
 	s := &source{dir: r.Tree}
-	if err := s.scan(ctx, cache, r.String()); err != nil {
+	if err := s.scan(ctx, cache, r.asked); err != nil {
 		return nil, err
 	}
 	s.id = s.files.id()

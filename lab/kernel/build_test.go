@@ -212,7 +212,7 @@ func TestBuildTree(t *testing.T) {
 	if err := Clean(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := Workspaces(); err != nil || n > 64<<10 {
+	if n, err := Leftovers(); err != nil || n > 0 {
 		t.Errorf("%d bytes left, %v", n, err)
 	}
 	if k, got, err := buildTelling(t, tree+":source"); err != nil || k.Hash != changed.Hash || len(got.compiled) != 0 {

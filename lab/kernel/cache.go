@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 	"syscall"
 	"time"
 
@@ -160,40 +161,60 @@ func Remove(spec string) error {
 	return nil
 }
 
-// Workspaces returns what sources and objects of builds take on disk, in bytes.
-func Workspaces() (int64, error) {
+// RemoveGuests takes the saved guests of k out of the cache, not k itself.
+func RemoveGuests(k *Kernel) error {
 	cache, err := CacheDir()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return diskUse(filepath.Join(cache, "builds")) + diskUse(filepath.Join(cache, "sources")), nil
+	return os.RemoveAll(GuestDir(cache, k))
+}
+
+// leftovers are what building leaves besides kernels, by the lock under which it
+// may be removed. The name of a source is none, so that what was built of it is
+// still found.
+func leftovers() (map[string][]string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]string{}
+	for _, pattern := range []string{"sources/*/tree", "sources/manifests", "builds/*/*"} {
+		paths, err := filepath.Glob(filepath.Join(cache, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			dir := filepath.Dir(p)
+			if strings.HasPrefix(pattern, "sources") {
+				dir = filepath.Join(cache, "sources")
+			}
+			lock := filepath.Join(dir, ".lock")
+			found[lock] = append(found[lock], p)
+		}
+	}
+	return found, nil
+}
+
+// Leftovers returns what sources and objects of builds take on disk, in bytes.
+func Leftovers() (bytes int64, err error) {
+	found, err := leftovers()
+	for _, paths := range found {
+		for _, p := range paths {
+			bytes += diskUse(p)
+		}
+	}
+	return bytes, err
 }
 
 // Clean removes sources and objects, not the kernels that were built. What is
 // being used is waited for.
 func Clean(ctx context.Context) error {
-	cache, err := CacheDir()
+	found, err := leftovers()
 	if err != nil {
 		return err
 	}
-	// The name of a source stays, so that what was built of it is still found.
-	trees, err := filepath.Glob(filepath.Join(cache, "sources", "*", "tree"))
-	if err != nil {
-		return err
-	}
-	workspaces, err := filepath.Glob(filepath.Join(cache, "builds", "*"))
-	if err != nil {
-		return err
-	}
-	locked := map[string][]string{filepath.Join(cache, "sources", ".lock"): append(trees, filepath.Join(cache, "sources", "manifests"))}
-	for _, w := range workspaces {
-		rest, err := filepath.Glob(filepath.Join(w, "*"))
-		if err != nil {
-			return err
-		}
-		locked[filepath.Join(w, ".lock")] = rest
-	}
-	for lock, paths := range locked {
+	for lock, paths := range found {
 		unlock, err := Lock(ctx, lock)
 		if err != nil {
 			return err

@@ -23,6 +23,8 @@ type Recipe struct {
 	Options []string
 	// Patches are applied in this order.
 	Patches []Patch
+
+	asked string // what was parsed, to speak of it
 }
 
 // Patch is one file of a recipe: what a mailing list or git made of one change
@@ -32,6 +34,8 @@ type Patch struct {
 	Name string
 	// Text is what the file holds.
 	Text []byte
+
+	asked string // the name as it was written, to speak of it
 }
 
 var errEmptyPart = errors.New("there is nothing after a +")
@@ -130,6 +134,7 @@ func ParseRecipe(spec string) (*Recipe, error) {
 			return nil, fmt.Errorf("kernel %s: %w: %w", spec, ErrSpec, err)
 		}
 	}
+	r.asked = spec
 	slices.Sort(r.Options)
 	r.Options = slices.Compact(r.Options)
 	return r, nil
@@ -183,7 +188,7 @@ func (r *Recipe) addPart(rest string) (string, error) {
 	text, ok := shipped.patches[name]
 	shipped.Unlock()
 	if ok {
-		r.Patches = append(r.Patches, Patch{name, text})
+		r.Patches = append(r.Patches, Patch{name, text, name})
 		return after, nil
 	}
 	for at := len(name); at <= len(rest); at++ {
@@ -199,7 +204,7 @@ func (r *Recipe) addPart(rest string) (string, error) {
 			return "", err
 		}
 		abs, err := filepath.Abs(rest[:at])
-		r.Patches = append(r.Patches, Patch{abs, text})
+		r.Patches = append(r.Patches, Patch{abs, text, rest[:at]})
 		return strings.TrimPrefix(rest[at:], "+"), err
 	}
 	if name == "" {

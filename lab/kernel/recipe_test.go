@@ -106,13 +106,13 @@ func TestKey(t *testing.T) {
 	key := func(s *source, options []string, patches ...Patch) string {
 		return (&Recipe{Series: "6.12", Options: options, Patches: patches}).key(s)
 	}
-	a, b, named := Patch{"a", []byte("1")}, Patch{"b", []byte("2")}, Patch{"other", []byte("1")}
+	a, b, named := Patch{Name: "a", Text: []byte("1")}, Patch{Name: "b", Text: []byte("2")}, Patch{Name: "other", Text: []byte("1")}
 	if key(s, nil, a) != key(s, nil, named) {
 		t.Error("the name of a patch counts")
 	}
 	keys := []string{
 		key(s, nil), key(&source{id: "linux-source-6.12 2"}, nil), key(s, []string{"kasan"}), key(s, []string{"kasan", "lockdep"}),
-		key(s, nil, a), key(s, nil, b), key(s, nil, a, b), key(s, nil, b, a), key(s, nil, Patch{"c", []byte("12")}),
+		key(s, nil, a), key(s, nil, b), key(s, nil, a, b), key(s, nil, b, a), key(s, nil, Patch{Name: "c", Text: []byte("12")}),
 	}
 	slices.Sort(keys)
 	if n := len(slices.Compact(keys)); n != 9 {

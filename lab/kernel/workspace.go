@@ -126,9 +126,14 @@ func copyIn(root *os.Root, dir, name string, info fileInfo) error {
 		return err
 	}
 	if sha256.Sum256(text) != info.Sum {
-		return fmt.Errorf("%s changed while it was copied: build again", from)
+		return changedError(name)
 	}
 	return replaceIn(root, name, text, info.Mode)
+}
+
+// changedError is about a file that the user wrote to in this very moment.
+func changedError(name string) error {
+	return fmt.Errorf("%s changed while it was read: build again", name)
 }
 
 // replaceIn puts a new file in the place of an old one, if there is one.
