@@ -46,8 +46,8 @@ func (d *dst) isLoopback() bool { return d.kind == local && (d.dev == nil || d.d
 
 // lookup6 is the route of an IPv6 packet that came in on the packet's device.
 func (w *Worker) lookup6(p *packet, to [16]byte) *dst {
-	e := w.cache.entry(p.domain, binary.BigEndian.Uint64(to[:]), binary.BigEndian.Uint64(to[8:]))
-	if e.hit {
+	e, hit := w.cache.entry(p.domain, binary.BigEndian.Uint64(to[:]), binary.BigEndian.Uint64(to[8:]))
+	if hit {
 		return e.dst
 	}
 	k := &w.key
@@ -57,8 +57,8 @@ func (w *Worker) lookup6(p *packet, to [16]byte) *dst {
 
 // lookup4 is lookup6 for IPv4.
 func (w *Worker) lookup4(p *packet, to [4]byte) *dst {
-	e := w.cache.entry(p.domain, allOnes, uint64(binary.BigEndian.Uint32(to[:])))
-	if e.hit {
+	e, hit := w.cache.entry(p.domain, allOnes, uint64(binary.BigEndian.Uint32(to[:])))
+	if hit {
 		return e.dst
 	}
 	k := &w.key
@@ -72,8 +72,9 @@ func (w *Worker) lookup(p *packet, f *fib.FIB[*dst], e *cached) *dst {
 		w.key.IIF = p.in.index
 	}
 	d, _ := f.Lookup(&w.key)
-	if w.f.byDestination {
-		e.hit, e.dst = true, d
+	e.dst = d
+	if !w.f.byDestination {
+		e.domain = nil // Do not remember it.
 	}
 	return d
 }

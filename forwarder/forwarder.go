@@ -78,7 +78,7 @@ func (f *Forwarder) Tick(out Out) { f.worker.Tick(out) }
 
 // NewWorker is a worker of its own: its Input may run beside that of others.
 func (f *Forwarder) NewWorker() *Worker {
-	w := &Worker{f: f, sids: make([]sidCounters, len(f.sids)), hashes: f.newHashes()}
+	w := &Worker{f: f, sids: make([]sidCounters, len(f.sids)), hashes: f.newHashes(), cache: newRouteCache()}
 	w.packet.buf = make([]byte, bufferSize)
 	w.packet.mac = make([]byte, 0, maxPacket)
 	w.reply.buf = make([]byte, bufferSize)
