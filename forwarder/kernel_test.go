@@ -143,6 +143,11 @@ func newKernelRouter(t testing.TB, c forwarder.Config) *kernelRouter {
 			n.check(n.AddrAdd(n.link(dev), &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}), "address %s", p)
 		}
 	}
+	for _, prefixes := range c.Addresses {
+		for _, p := range prefixes {
+			n.awaitLocal(p.Addr())
+		}
+	}
 	for _, e := range c.Neighbours {
 		n.check(n.NeighSet(&netlink.Neigh{LinkIndex: n.link(e.Dev).Attrs().Index, IP: e.To.AsSlice(),
 			HardwareAddr: e.LLAddr[:], State: netlink.NUD_PERMANENT}), "neighbour %s", e.To)
@@ -161,6 +166,21 @@ func newKernelRouter(t testing.TB, c forwarder.Config) *kernelRouter {
 		n.addRoute(r)
 	}
 	return k
+}
+
+// awaitLocal waits until the kernel takes packets to an address that was added,
+// which it does once a work queue has entered the local route
+// (addrconf_dad_completed).
+func (n *namespace) awaitLocal(a netip.Addr) {
+	n.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if r, err := n.RouteGet(a.AsSlice()); err == nil && len(r) == 1 && r[0].Type == unix.RTN_LOCAL {
+			return
+		}
+		if time.Now().After(deadline) {
+			n.t.Fatalf("%s has no local route 10 s after it was added", a)
+		}
+	}
 }
 
 func (k *kernelRouter) addDevice(i int, d forwarder.Device) {
