@@ -2,6 +2,7 @@
 # make test   every test
 # make test-kernels  every case on every kernel of ci/kernels
 # make test-selftests  the kernel's SRv6 selftests beside our cases
+# make test-reports  what needs kernels built from source: half an hour the first time
 # make bench  up and down of labs beside ip -batch
 # Each installs what it needs and says so; see README.md.
 
@@ -11,10 +12,11 @@ BIN := bin/seg6lab
 # Debian packages, by what needs them.
 RUN_PACKAGES  := iproute2 procps
 TEST_PACKAGES := $(RUN_PACKAGES) iptables iputils-ping python3-scapy qemu-system-x86 tshark
+BUILD_PACKAGES := bc binutils bison dwarves flex gcc git gzip libc6-dev libelf-dev make xz-utils
 SELFTEST_PACKAGES := $(TEST_PACKAGES) clang kmod libbpf-dev linux-libc-dev netcat-openbsd xz-utils
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kernels test-selftests bench generate clean root packages-run packages-test packages-selftests
+.PHONY: build demo test test-kernels test-selftests test-reports bench generate clean root packages-run packages-test packages-selftests packages-reports
 
 build: $(BIN)
 
@@ -37,6 +39,9 @@ test-kernels: root packages-test $(BIN)
 test-selftests: root packages-selftests
 	@ci/selftests.sh
 
+test-reports: root packages-reports $(BIN)
+	@ci/reports.sh
+
 bench: root packages-run
 	@$(GO) test -run '^$$' -bench . -benchtime 3x ./lab
 
@@ -57,3 +62,6 @@ packages-test:
 
 packages-selftests:
 	@ci/packages.sh $(SELFTEST_PACKAGES)
+
+packages-reports:
+	@ci/packages.sh $(TEST_PACKAGES) $(BUILD_PACKAGES)
