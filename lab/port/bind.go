@@ -86,7 +86,8 @@ func Bind(b Binding) (_ *Facts, err error) {
 		return nil, err
 	}
 	defer from.close()
-	if err := b.spare(); err != nil {
+	unreadable, err := b.spare()
+	if err != nil {
 		return nil, err
 	}
 	r := &Record{
@@ -104,7 +105,7 @@ func Bind(b Binding) (_ *Facts, err error) {
 			return err
 		}
 		if f, err = choose(all, b.Port); err != nil {
-			return err
+			return errors.Join(err, unreadable)
 		}
 		around, err := lookAround(all)
 		if err != nil {
@@ -152,21 +153,21 @@ func Bind(b Binding) (_ *Facts, err error) {
 }
 
 // spare checks that no lab has the port, or takes it from the one that has.
-func (b *Binding) spare() error {
-	// One that is damaged keeps the port that it is named after.
-	records, _ := Records()
+// unreadable are records that may be of the port.
+func (b *Binding) spare() (unreadable, err error) {
+	records, unreadable := Records()
 	for _, r := range records {
 		if !r.Answers(b.Port) {
 			continue
 		}
 		if !b.Force {
-			return &InUseError{r}
+			return nil, &InUseError{r}
 		}
 		if err := r.release(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return unreadable, nil
 }
 
 // InUseError says that a port is bound already.

@@ -74,6 +74,8 @@ func (r *Record) mark() string { return markPrefix + strings.TrimSuffix(filepath
 const (
 	markPrefix = "seg6lab port "
 	suffix     = ".json"
+
+	unfinishedPrefix = ".new-"
 )
 
 // Answers says whether a record is of the port that is asked for.
@@ -149,6 +151,11 @@ func lock() (unlock func(), err error) {
 		file.Close()
 		return nil, fmt.Errorf("lock the records of ports: %w", err)
 	}
+	// What a killed process was writing.
+	unfinished, _ := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*"))
+	for _, path := range unfinished {
+		os.Remove(path)
+	}
 	return func() { file.Close() }, nil
 }
 
@@ -193,7 +200,7 @@ func (r *Record) write() (err error) {
 		return err
 	}
 	dir := filepath.Dir(r.path)
-	file, err := os.CreateTemp(dir, ".new-*")
+	file, err := os.CreateTemp(dir, unfinishedPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -203,6 +210,7 @@ func (r *Record) write() (err error) {
 		}
 	}()
 	_, err = file.Write(append(b, '\n'))
+	reached("writing")
 	if err == nil {
 		err = file.Sync()
 	}

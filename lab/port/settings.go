@@ -135,18 +135,17 @@ var aspects = []aspect{
 		},
 	}, {
 		name: "alternative names",
-		read: attr(func(a *netlink.LinkAttrs, s *Settings) { s.AltNames = slices.Sorted(slices.Values(a.AltNames)) }),
+		read: attr(func(a *netlink.LinkAttrs, s *Settings) { s.AltNames = a.AltNames }),
 		of:   func(s *Settings) any { return s.AltNames },
 		set: func(d *dev, was, now *Settings) error {
+			// All of them, for their order.
 			var errs []error
 			for _, name := range now.AltNames {
-				if !slices.Contains(was.AltNames, name) {
-					errs = append(errs, here.LinkDelAltName(d.link, name))
-				}
+				errs = append(errs, here.LinkDelAltName(d.link, name))
 			}
 			for _, name := range was.AltNames {
-				if !slices.Contains(now.AltNames, name) {
-					errs = append(errs, here.LinkAddAltName(d.link, name))
+				if err := here.LinkAddAltName(d.link, name); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", name, err))
 				}
 			}
 			return errors.Join(errs...)
@@ -270,9 +269,7 @@ var aspects = []aspect{
 		name: "addresses",
 		read: func(d *dev, s *Settings) (err error) { s.Addresses, err = readAddresses(d.index); return err },
 		of:   func(s *Settings) any { return texts(s.Addresses) },
-		set: func(d *dev, was, now *Settings) error {
-			return addAll(unix.RTM_NEWADDR, missingAddresses(was, now))
-		},
+		set:  setAddresses,
 		same: func(was, now *Settings) bool { return len(missingAddresses(was, now)) == 0 },
 	}, {
 		name: "neighbours",
@@ -476,6 +473,28 @@ func missingAddresses(was, now *Settings) []Item {
 	return missing(was.Addresses, now.Addresses, func(m []byte) ([]byte, bool) {
 		return aged(withIndex(m, was.Index, now.Index), seconds)
 	}, ageless)
+}
+
+// setAddresses adds addresses. Those that are there with something else about them
+// go first: the kernel gives IPv4 addresses other labels when a device is renamed.
+func setAddresses(d *dev, was, now *Settings) error {
+	for _, m := range missingAddresses(was, now) {
+		address, _ := addressOf(m.Message)
+		for _, n := range now.Addresses {
+			if other, _ := addressOf(n.Message); other != address || n.Text != m.Text {
+				continue
+			}
+			// One may have gone with another already.
+			if err := send(unix.RTM_DELADDR, 0, n.Message); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+				return fmt.Errorf("%s: remove: %w", n.Text, err)
+			}
+		}
+	}
+	left, err := readAddresses(d.index)
+	if err != nil {
+		return err
+	}
+	return addAll(unix.RTM_NEWADDR, missingAddresses(was, &Settings{Index: now.Index, At: now.At, Addresses: left}))
 }
 
 func missingNeighbours(was, now *Settings) []Item {

@@ -1,0 +1,151 @@
+package port
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"seg6lab/lab/topology"
+)
+
+// TestRefused: what is in use is not taken unasked, and comes back where it was
+// taken all the same.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, setup string
+		want        string
+		back        bool // all of it comes back
+	}{
+		{"free", "ip addr add 192.0.2.1/24 dev p0; ip addr add 198.51.100.1/24 dev cable", "", true},
+		{"default route", "ip addr add 192.0.2.1/24 dev p0; ip addr add 198.51.100.1/24 dev cable; ip route add default via 192.0.2.2", "carries a default route", true},
+		{"IPv6 default route", "ip addr add 198.51.100.1/24 dev cable; ip -6 route add default via fe80::1 dev p0", "carries a default route", true},
+		{"default route by two ways", "ip addr add 192.0.2.1/24 dev p0; ip addr add 198.51.100.1/24 dev cable; ip route add default nexthop via 198.51.100.2 nexthop via 192.0.2.2", "carries a default route", true},
+		{"default route of another table", "ip addr add 192.0.2.1/24 dev p0; ip addr add 198.51.100.1/24 dev cable; ip route add default via 192.0.2.2 table 9", "carries a default route", true},
+		{"only address", "ip addr add 192.0.2.1/24 dev p0", "has the only address of this machine", true},
+		{"link-local address", "ip addr add fe80::9/64 dev p0", "", true},
+		{"bridge", "ip link add other type bridge; ip link set p0 master other", "belongs to other (bridge)", true},
+		{"clsact", "tc qdisc add dev p0 clsact", "has the qdisc clsact, which would not come back", false},
+		{"classes", "tc qdisc add dev p0 root handle 1: htb; tc class add dev p0 parent 1: classid 1:1 htb rate 1mbit", "has tc classes, which would not come back", false},
+		{"nexthop object", "ip nexthop add id 7 dev p0", "has nexthop objects, which would not come back", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.ip("ip link set p0 up; %s", c.setup)
+			was := b.settled()
+			binding := b.binding()
+			binding.Force = false
+			_, err := Bind(binding)
+			var refused *RefusedError
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("got %v", err)
+			case c.want != "" && (!errors.As(err, &refused) || len(refused.Reasons) != 1 || refused.Reasons[0] != c.want):
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+			if f, err := List(true); err != nil {
+				t.Error(err)
+			} else if p, err := choose(f, binding.Port); err != nil || strings.Join(p.Refused, "") != c.want {
+				t.Errorf("listed as refused for %q, %v", p.Refused, err)
+			}
+			if c.want != "" {
+				b.same(was)
+				binding.Force = true
+				if _, err := Bind(binding); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.release(); err != nil && c.back {
+				t.Error(err)
+			}
+			if c.back {
+				b.same(was)
+				b.nothingLeft()
+			}
+		})
+	}
+}
+
+// TestSSH: the device that an SSH session uses, by the environment and by its
+// connection.
+func TestSSH(t *testing.T) {
+	b := newBench(t)
+	b.ip(`ip link set p0 up; ip addr add 192.0.2.1/24 dev p0; ip addr add 198.51.100.1/24 dev cable`)
+	refused := func() string {
+		t.Helper()
+		f, err := List(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := choose(f, &topology.Port{Name: "p0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(p.Refused, "; ")
+	}
+	if why := refused(); why != "" {
+		t.Errorf("refused: %s", why)
+	}
+	t.Setenv("SSH_CONNECTION", "203.0.113.5 50000 192.0.2.1 22")
+	if why := refused(); why != "carries an SSH session from 203.0.113.5" {
+		t.Errorf("refused: %s", why)
+	}
+	// The client is reached by way of the port, whatever address it called.
+	t.Setenv("SSH_CONNECTION", "192.0.2.77 50000 198.51.100.1 22")
+	if why := refused(); why != "carries an SSH session from 192.0.2.77" {
+		t.Errorf("refused: %s", why)
+	}
+	t.Setenv("SSH_CONNECTION", "")
+
+	// A connection to port 22 of an address of the port, from this machine itself.
+	l, err := net.Listen("tcp", "192.0.2.1:22")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", "192.0.2.1:22")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if why := refused(); why != "carries an SSH session from 192.0.2.1" {
+		t.Errorf("refused: %s", why)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	b := newBench(t)
+	b.ip(`ip link property add dev p0 altname enp9s0 ; ip link set p0 address 02:00:00:00:09:09`)
+	f, err := List(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"p0", "enp9s0", "02:00:00:00:09:09"} {
+		p, err := topology.ParsePort(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := choose(f, p); err != nil || got.Name != "p0" {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	for name, want := range map[string]string{
+		"enp3s0f0":          "no port of this machine is named enp3s0f0: ",
+		"0000:03:00.0":      "no port of this machine is at PCI address 0000:03:00.0: ",
+		"02:00:00:00:00:99": "no port of this machine has the address 02:00:00:00:00:99: ",
+	} {
+		p, _ := topology.ParsePort(name)
+		var none *NotFoundError
+		if _, err := choose(f, p); !errors.As(err, &none) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	b.ip("ip link set cable down; ip link set cable address 02:00:00:00:09:09")
+	if f, err = List(true); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := topology.ParsePort("02:00:00:00:09:09")
+	if _, err := choose(f, p); err == nil || !strings.Contains(err.Error(), "2 ports are 02:00:00:00:09:09: ") {
+		t.Errorf("got %v", err)
+	}
+}
