@@ -2,6 +2,7 @@ package specs
 
 import (
 	"encoding/hex"
+	"fmt"
 
 	"seg6lab/lab/probe"
 	"seg6lab/lab/topology"
@@ -109,4 +110,31 @@ func (r *StepResult) keep(at topology.End, frame []byte) {
 	if len(r.Frames) < maxArrived {
 		r.Frames = append(r.Frames, ArrivedFrame{end, text, 1})
 	}
+}
+
+// describe says how the frames are to reach the node, where the step asks for it.
+func (s *Send) describe() string {
+	text := ""
+	if s == nil {
+		return text
+	}
+	if s.Headroom != "" {
+		text += ", headroom " + s.Headroom
+	}
+	if s.Clone != "" {
+		text += map[string]string{"none": ", not cloned", "data": ", data cloned", "header": ", header-cloned"}[s.Clone]
+	}
+	if s.Linear != nil {
+		text += map[bool]string{true: ", linear", false: ", in pages"}[*s.Linear]
+	}
+	if s.TAP != nil {
+		text += ", from a TAP device"
+		if s.TAP.First > 0 {
+			text += fmt.Sprintf(", %d bytes in the head", s.TAP.First)
+		}
+	}
+	if s.AccelVLAN != nil {
+		text += map[bool]string{true: ", tag beside the frame", false: ", tag in the frame"}[*s.AccelVLAN]
+	}
+	return text
 }

@@ -53,6 +53,9 @@ type StepResult struct {
 	About string `json:",omitempty"`
 	// Did is the command or what was sent.
 	Did string
+	// Shape is how the frames were to reach the node, where the step says so:
+	// ", headroom 206, header-cloned".
+	Shape string `json:",omitempty"`
 	// Arrived are the packets that met the expectations.
 	Arrived []string `json:",omitempty"`
 	// Measured is what was seen of the step's sk_buffs, a node each, where they

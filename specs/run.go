@@ -18,6 +18,7 @@ import (
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
+	"seg6lab/lab/port"
 	"seg6lab/lab/headroom"
 	"seg6lab/lab/topology"
 	"seg6lab/specs/dataplane"
@@ -87,6 +88,9 @@ func Run(ctx context.Context, c *Case, opts Options) *Result {
 		notMet   *notMetError
 		missing  *feature.Missing
 		unsuited *unsuitedError
+		noPort   *port.NotFoundError
+		refused  *port.RefusedError
+		inUse    *port.InUseError
 	)
 	switch {
 	case err == nil:
@@ -94,7 +98,8 @@ func Run(ctx context.Context, c *Case, opts Options) *Result {
 		return r
 	case errors.As(err, &notMet):
 		r.Verdict = Failed
-	case errors.As(err, &missing), errors.As(err, &unsuited), errors.Is(err, lab.ErrNotRoot):
+	case errors.As(err, &missing), errors.As(err, &unsuited), errors.Is(err, lab.ErrNotRoot),
+		errors.As(err, &noPort), errors.As(err, &refused), errors.As(err, &inUse):
 		r.Verdict = Unsupported
 	default:
 		r.Verdict = Broken
@@ -269,7 +274,7 @@ func (e *ends) close() {
 
 // do does a step and waits for what it expects.
 func (e *ends) do(ctx context.Context, l *lab.Lab, s step, opts Options) (StepResult, error) {
-	result := StepResult{About: s.About}
+	result := StepResult{About: s.About, Shape: s.Send.describe()}
 	var err error
 	if s.shape != nil {
 		undo, err := shape(l, s)
