@@ -2,6 +2,7 @@
 # make test   every test
 # make test-kernels  every case on every kernel of ci/kernels
 # make test-selftests  the kernel's SRv6 selftests beside our cases
+# make test-ports  labs on ports of emulated hardware, with every driver, killed and unplugged
 # make test-reports  what needs kernels built from source: half an hour the first time
 # make bench  up and down of labs beside ip -batch
 # Each installs what it needs and says so; see README.md.
@@ -11,12 +12,12 @@ BIN := bin/seg6lab
 
 # Debian packages, by what needs them.
 RUN_PACKAGES  := iproute2 procps
-TEST_PACKAGES := $(RUN_PACKAGES) iptables iputils-ping python3-scapy qemu-system-x86 tshark
-BUILD_PACKAGES := bc binutils bison dwarves flex gcc git gzip libc6-dev libelf-dev make xz-utils
+TEST_PACKAGES := $(RUN_PACKAGES) ethtool iptables iputils-ping python3-scapy qemu-system-x86 tshark
+BUILD_PACKAGES := bc binutils bison flex gcc git gzip libc6-dev libelf-dev make pahole xz-utils
 SELFTEST_PACKAGES := $(TEST_PACKAGES) clang kmod libbpf-dev linux-libc-dev netcat-openbsd xz-utils
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kernels test-selftests test-reports bench generate clean root packages-run packages-test packages-selftests packages-reports
+.PHONY: build demo test test-kernels test-selftests test-ports test-reports bench generate clean root packages-run packages-test packages-selftests packages-reports
 
 build: $(BIN)
 
@@ -38,6 +39,9 @@ test-kernels: root packages-test $(BIN)
 
 test-selftests: root packages-selftests
 	@ci/selftests.sh
+
+test-ports: root packages-test
+	@SEG6LAB_PORTS=1 $(GO) test -count=1 -timeout 60m -v ./specs/ports
 
 test-reports: root packages-reports $(BIN)
 	@ci/reports.sh

@@ -98,10 +98,11 @@ func newKernelBuildCommand() *cobra.Command {
   debian:6.12+X+Y       the same with X and Y, patches in this order
   TREE:source, TREE+X   a source tree of yours, which is only read
 
-X is an option (` + strings.Join(kernel.Options(), ", ") + `), the name of a shipped patch or the path
-of one, as it came from git or a mailing list: a mail, a mailbox with a series, or
-a plain diff. The configuration is a small one of seg6lab's, all built in. Every
-command that takes a kernel takes a recipe, and builds it if need be.
+X is an option (` + strings.Join(kernel.Options(), ", ") + `), a shipped patch (` + strings.Join(kernel.ShippedPatches(), ", ") + `),
+or the path of a patch as it came from git or a mailing list: a mail, a mailbox
+with a series, or a plain diff. The configuration is a small one of seg6lab's, all
+built in. Every command that takes a kernel takes a recipe, and builds it if need
+be.
 
 The first build takes ten minutes on two processors and 5 GB; one after a patch
 changed or came in addition, less than one. Exit code 2: a patch does not apply or

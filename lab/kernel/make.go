@@ -44,7 +44,7 @@ func (e *BuildError) Is(target error) bool { return target == ErrBuild || target
 // tools are the programs of a build and the Debian packages that have them.
 var tools = []struct{ program, pkg string }{
 	{"make", "make"}, {"gcc", "gcc"}, {"ld", "binutils"}, {"bc", "bc"}, {"bison", "bison"}, {"flex", "flex"},
-	{"gzip", "gzip"}, {"pahole", "dwarves"}, {"xz", "xz-utils"},
+	{"gzip", "gzip"}, {"pahole", "pahole"}, {"xz", "xz-utils"},
 }
 
 // headers are those of the host that a build includes.
