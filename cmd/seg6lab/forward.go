@@ -22,7 +22,11 @@ func newForwardCommand() *cobra.Command {
 		Short: "Forward in user space, until Ctrl-C",
 		Long: `Forwards SRv6, IPv6 and IPv4 between devices of this network namespace, in place
 of the kernel. CONFIG describes the router in the format of a node of a topology;
-its devices are those that it names. The kernel must have no addresses on them.`,
+its devices are those that it names. The kernel must have no addresses on them.
+
+At the other end of a veth pair segmentation must not be left to the device
+(ethtool -K DEV tso off gso off), nor, with AF_XDP, which does not tell of them,
+checksums (ethtool -K DEV tx off).`,
 		Example: `  seg6lab forward router.yaml
   seg6lab forward router.yaml --port xdp-native,xdp-generic,packet`,
 		Args: args(cobra.ExactArgs(1)),

@@ -28,8 +28,10 @@ const (
 type packet struct {
 	device string
 	index  int
-	fd     int
-	ring   []byte
+	// fd receives; out sends, since what a socket with virtio headers sends
+	// begins with one too.
+	fd, out int
+	ring    []byte
 	// next is the block that the kernel fills next.
 	next int
 	// wake is an event that ends a poll.
@@ -48,7 +50,7 @@ func openPacket(device string) (*packet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the device: %w", err)
 	}
-	p := &packet{device: device, index: dev.Index, fd: -1, wake: -1, tagged: make([]byte, maxFrame)}
+	p := &packet{device: device, index: dev.Index, fd: -1, out: -1, wake: -1, tagged: make([]byte, maxFrame)}
 	if err := p.open(); err != nil {
 		return nil, errors.Join(err, p.release())
 	}
@@ -70,6 +72,9 @@ func (p *packet) open() (err error) {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
 		return fmt.Errorf("leave out what the host sends: %w", err)
 	}
+	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+		return fmt.Errorf("virtio header: %w", err)
+	}
 	req := unix.TpacketReq3{
 		Block_size: blockSize, Block_nr: blocks, Frame_size: frameSize, Frame_nr: blockSize / frameSize * blocks,
 		Retire_blk_tov: retireMs,
@@ -86,6 +91,12 @@ func (p *packet) open() (err error) {
 		return fmt.Errorf("receive multicast: %w", err)
 	}
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.index}); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	if p.out, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("packet socket: %w", err)
+	}
+	if err := unix.Bind(p.out, &unix.SockaddrLinklayer{Ifindex: p.index}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
 	return nil
@@ -112,7 +123,7 @@ func (p *packet) release() error {
 	if p.ring != nil {
 		errs = append(errs, unix.Munmap(p.ring))
 	}
-	for _, fd := range []int{p.fd, p.wake} {
+	for _, fd := range []int{p.fd, p.out, p.wake} {
 		if fd >= 0 {
 			errs = append(errs, unix.Close(fd))
 		}
@@ -158,6 +169,9 @@ func (p *packet) Receive(take func([]byte)) error {
 	for range binary.NativeEndian.Uint32(block[blockCount:]) {
 		h := (*unix.Tpacket3Hdr)(unsafe.Pointer(&block[at]))
 		frame := block[at+int(h.Mac) : at+int(h.Mac)+int(h.Snaplen)]
+		if h.Status&unix.TP_STATUS_CSUMNOTREADY != 0 {
+			complete(frame, block[at+int(h.Mac)-vnetLen:])
+		}
 		if h.Status&unix.TP_STATUS_VLAN_VALID != 0 && len(frame) >= macsLen {
 			frame = p.withTag(frame, h.Hv1.Vlan_tpid, uint16(h.Hv1.Vlan_tci))
 		}
@@ -167,6 +181,40 @@ func (p *packet) Receive(take func([]byte)) error {
 	atomic.StoreUint32(status, unix.TP_STATUS_KERNEL)
 	p.next = (p.next + 1) % blocks
 	return nil
+}
+
+// struct virtio_net_hdr, which is in front of the frame.
+const (
+	vnetFlags     = 0
+	vnetNeedsCsum = 1
+	vnetStart     = 6
+	vnetOffset    = 8
+	vnetLen       = 10
+)
+
+// complete computes the checksum that the sender left to its device: the field
+// holds the sum of the pseudo header, and the virtio header says where the field
+// is and what else is summed up.
+func complete(frame, header []byte) {
+	start := int(binary.NativeEndian.Uint16(header[vnetStart:]))
+	field := start + int(binary.NativeEndian.Uint16(header[vnetOffset:]))
+	if header[vnetFlags]&vnetNeedsCsum == 0 || field+2 > len(frame) {
+		return
+	}
+	var sum uint32
+	rest := frame[start:]
+	for ; len(rest) > 1; rest = rest[2:] {
+		sum += uint32(binary.BigEndian.Uint16(rest))
+	}
+	if len(rest) == 1 {
+		sum += uint32(rest[0]) << 8
+	}
+	sum = sum>>16 + sum&0xffff
+	sum = ^(sum>>16 + sum) & 0xffff
+	if sum == 0 {
+		sum = 0xffff // As of UDP, where 0 is none; elsewhere both are 0 (RFC 1624 section 3).
+	}
+	binary.BigEndian.PutUint16(frame[field:], uint16(sum))
 }
 
 func (p *packet) withTag(frame []byte, protocol, tci uint16) []byte {

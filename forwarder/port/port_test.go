@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"seg6lab/forwarder/port"
 )
@@ -87,6 +89,78 @@ func testDevices(t *testing.T, kind port.Kind) {
 		}
 		if _, err := port.Open("nosuch", kind); err == nil {
 			t.Error("a device that does not exist was opened")
+		}
+	})
+}
+
+// TestPartialChecksum: the kernel leaves the checksum of what its sockets send to
+// a veth device, which has none to compute.
+func TestPartialChecksum(t *testing.T) {
+	inNamespace(t, func() {
+		a, err := netlink.LinkByName("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, addr := range []string{"10.0.0.1/24", "2001:db8::1/64"} {
+			parsed, err := netlink.ParseAddr(addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed.Flags = unix.IFA_F_NODAD
+			if err := netlink.AddrAdd(a, parsed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, to := range []string{"10.0.0.2", "2001:db8::2"} {
+			neighbour := &netlink.Neigh{LinkIndex: a.Attrs().Index, IP: net.ParseIP(to), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 2}, State: netlink.NUD_PERMANENT}
+			if err := netlink.NeighSet(neighbour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := open(t, "b", port.Packet)
+		defer b.Close()
+		guard := time.AfterFunc(10*time.Second, b.Stop)
+		defer guard.Stop()
+		for _, row := range []struct {
+			to, payload  string
+			ip, checksum int // offsets of the addresses and of the checksum
+			length       int // of the addresses
+		}{
+			{"10.0.0.2", "even", 26, 40, 8}, {"10.0.0.2", "odd", 26, 40, 8},
+			{"2001:db8::2", "even", 22, 60, 32}, {"2001:db8::2", "odd", 22, 60, 32},
+		} {
+			conn, err := net.Dial("udp", net.JoinHostPort(row.to, "9"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Write([]byte(row.payload)); err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			for found := false; !found; {
+				if err := b.Receive(func(f []byte) {
+					if !bytes.HasSuffix(f, []byte(row.payload)) {
+						return
+					}
+					found = true
+					// The sum over pseudo header and datagram (RFC 768) is 0xffff.
+					datagram := f[row.ip+row.length:]
+					sum := uint32(17 + len(datagram))
+					for _, part := range [][]byte{f[row.ip : row.ip+row.length], datagram} {
+						for i, x := range part {
+							sum += uint32(x) << (8 * (1 - i%2))
+						}
+					}
+					for sum > 0xffff {
+						sum = sum>>16 + sum&0xffff
+					}
+					if sum != 0xffff {
+						t.Errorf("to %s: checksum %x of %x: the sum is %#x", row.to, f[row.checksum:row.checksum+2], f, sum)
+					}
+				}); err != nil {
+					t.Fatalf("receive what was sent to %s: %v", row.to, err)
+				}
+			}
 		}
 	})
 }

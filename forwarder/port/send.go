@@ -30,7 +30,7 @@ type packetSender struct {
 
 // Sender sends on the socket of the port, which several may do at a time.
 func (p *packet) Sender() (Sender, error) {
-	s := &packetSender{device: p.device, fd: p.fd}
+	s := &packetSender{device: p.device, fd: p.out}
 	for i := range s.messages {
 		s.vectors[i].Base = &s.memory[i][0]
 		s.messages[i].header.Iov = &s.vectors[i]
