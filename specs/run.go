@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +17,8 @@ import (
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
-	"seg6lab/lab/port"
 	"seg6lab/lab/headroom"
+	"seg6lab/lab/port"
 	"seg6lab/lab/topology"
 	"seg6lab/specs/dataplane"
 	"seg6lab/traffic"
@@ -341,18 +340,22 @@ func (e *ends) send(s step) (string, error) {
 	if s.Send.Count > 1 {
 		did = fmt.Sprintf("%s sends %d times %s", s.Send.From, s.Send.Count, s.Send.Packet)
 	}
+	// All frames of a case meet the same of the kernel's caches.
+	back, err := traffic.OneCPU()
+	if err != nil {
+		return did, err
+	}
+	defer back()
 	socket := e.senders[s.Send.From]
-	return did, onOneCPU(func() error {
-		if s.Send.paged() {
-			return socket.SendPages(s.frames)
+	if s.Send.paged() {
+		return did, socket.SendPages(s.frames)
+	}
+	for _, f := range s.frames {
+		if err := socket.Send(f); err != nil {
+			return did, fmt.Errorf("%s: %w", s.Send.From, err)
 		}
-		for _, f := range s.frames {
-			if err := socket.Send(f); err != nil {
-				return fmt.Errorf("%s: %w", s.Send.From, err)
-			}
-		}
-		return nil
-	})
+	}
+	return did, nil
 }
 
 func openTAP(l *lab.Lab, s *Send) (*os.File, error) {
@@ -365,39 +368,21 @@ func openTAP(l *lab.Lab, s *Send) (*os.File, error) {
 
 func sendTAP(tap *os.File, s step) (string, error) {
 	did := fmt.Sprintf("%s, a TAP device, delivers %s", s.Send.From, s.Send.Packet)
-	return did, onOneCPU(func() error {
-		for _, f := range s.frames {
-			pieces := [][]byte{f}
-			if n := s.Send.TAP.First; n > 0 && n < len(f) {
-				pieces = [][]byte{f[:n], f[n:]}
-			}
-			if _, err := unix.Writev(int(tap.Fd()), pieces); err != nil {
-				return fmt.Errorf("%s: write a frame of %d bytes: %w", s.Send.From, len(f), err)
-			}
-		}
-		return nil
-	})
-}
-
-// onOneCPU runs f always on the same CPU, so that all frames of a case meet the
-// same of the kernel's per-CPU caches: a veth pair stays on the sender's.
-func onOneCPU(f func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return fmt.Errorf("read the CPU affinity: %w", err)
+	back, err := traffic.OneCPU()
+	if err != nil {
+		return did, err
 	}
-	for cpu := 0; ; cpu++ {
-		if before.IsSet(cpu) {
-			one.Set(cpu)
-			break
+	defer back()
+	for _, f := range s.frames {
+		pieces := [][]byte{f}
+		if n := s.Send.TAP.First; n > 0 && n < len(f) {
+			pieces = [][]byte{f[:n], f[n:]}
+		}
+		if _, err := unix.Writev(int(tap.Fd()), pieces); err != nil {
+			return did, fmt.Errorf("%s: write a frame of %d bytes: %w", s.Send.From, len(f), err)
 		}
 	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return fmt.Errorf("stay on one CPU: %w", err)
-	}
-	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
+	return did, nil
 }
 
 // command executes a Run and checks how it ends.

@@ -120,28 +120,14 @@ func ours(f Frame) bool { return len(f.Data) > 12 && bytes.Equal(f.Data[:6], []b
 
 const udpFrame = `Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")%s/IPv6(src="fc00::1", dst="fc00::2")/SRH(addresses=["fc00::3", "fc00::2"])/UDP(sport=4000, dport=5000)/Raw(16)`
 
-// onOneCPU keeps the calling goroutine on one CPU until the test ends.
-func onOneCPU(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread() // and no unlock: the thread ends with the test
-	var all, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		t.Fatal(err)
-	}
-	for cpu := 0; one.Count() == 0; cpu++ {
-		if all.IsSet(cpu) {
-			one.Set(cpu)
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestNothingIsLost(t *testing.T) {
 	p := newPair(t)
 	c, s := p.capture(t, Both), p.socket(t)
-	onOneCPU(t) // a sender that changes its CPU can overtake itself
+	back, err := OneCPU() // A sender that changes its CPU can overtake itself.
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back()
 	const n = 100_000
 	frame := mustBytes(t, mustParse(t, fmt.Sprintf(udpFrame, "")))
 	for i := range n {

@@ -13,17 +13,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"seg6lab/forwarder"
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
 	"seg6lab/lab/topology"
 	"seg6lab/specs/dataplane"
+	"seg6lab/traffic"
 )
 
 // RoundFrames is how many frames meet one configuration.
@@ -92,7 +90,8 @@ func Run(ctx context.Context, o Options, found func(*Difference) error, progress
 	if err != nil {
 		return nil, err
 	}
-	back, err := onOneCPU()
+	// The kernel takes its frames in the order in which they are sent.
+	back, err := traffic.OneCPU()
 	if err != nil {
 		return nil, err
 	}
@@ -139,31 +138,6 @@ func probe(r *Report) (n needs, err error) {
 		}
 	}
 	return n, nil
-}
-
-// onOneCPU keeps the calling goroutine on one CPU, so that the kernel takes
-// its frames in the order in which they are sent.
-func onOneCPU() (back func(), err error) {
-	runtime.LockOSThread()
-	var before, one unix.CPUSet
-	err = unix.SchedGetaffinity(0, &before)
-	if err == nil {
-		for cpu := range 1024 {
-			if before.IsSet(cpu) {
-				one.Set(cpu)
-				break
-			}
-		}
-		err = unix.SchedSetaffinity(0, &one)
-	}
-	if err != nil {
-		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("stay on one CPU: %w", err)
-	}
-	return func() {
-		unix.SchedSetaffinity(0, &before)
-		runtime.UnlockOSThread()
-	}, nil
 }
 
 // round compares one configuration, until the first difference.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +11,7 @@ import (
 	"seg6lab/forwarder/skb"
 	"seg6lab/lab/feature"
 	"seg6lab/lab/probe"
+	"seg6lab/traffic"
 )
 
 // Options of a sweep.
@@ -48,7 +48,8 @@ func Run(ctx context.Context, o Options, told func(Info) error, results func([]R
 	if info.Kernel, err = release(); err != nil {
 		return err
 	}
-	undo, err := pin()
+	// The dst cache of a route is per CPU.
+	undo, err := traffic.OneCPU()
 	if err != nil {
 		return err
 	}
@@ -187,31 +188,6 @@ func (b *bench) compare(ctx context.Context, batch []Point, profile skb.Profile)
 		out[i] = r
 	}
 	return out, nil
-}
-
-// pin keeps the calling goroutine on one CPU, because the dst cache of a route
-// is per CPU. A veth pair stays on the sender's.
-func pin() (undo func(), err error) {
-	runtime.LockOSThread()
-	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return nil, fmt.Errorf("read the CPU affinity: %w", err)
-	}
-	for cpu := 0; ; cpu++ {
-		if before.IsSet(cpu) {
-			one.Set(cpu)
-			break
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return nil, fmt.Errorf("stay on one CPU: %w", err)
-	}
-	return func() {
-		// Unlocked only if it is as it was; else the thread ends with the goroutine.
-		if unix.SchedSetaffinity(0, &before) == nil {
-			runtime.UnlockOSThread()
-		}
-	}, nil
 }
 
 func release() (string, error) {
