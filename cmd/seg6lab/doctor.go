@@ -97,7 +97,11 @@ func examine() ([]finding, error) {
 		}
 		findings = append(findings, f)
 	}
-	return findings, errors.Join(errs...)
+	f := finding{Name: "kernel build", About: "kernels from source, with patches", Present: true}
+	if err := kernel.CanBuild(); err != nil {
+		f.Present, f.Remedy = false, err.Error()
+	}
+	return append(findings, f), errors.Join(errs...)
 }
 
 // examineGuests starts a guest with each kernel in the cache and says how it is
