@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -217,6 +218,42 @@ func TestBuildTree(t *testing.T) {
 	}
 	if k, got, err := buildTelling(t, tree+":source"); err != nil || k.Hash != changed.Hash || len(got.compiled) != 0 {
 		t.Errorf("after cleaning: %v, compiled %v", err, got.compiled)
+	}
+}
+
+// What belongs to a tree is for git to say, where it knows the tree; else what a
+// build in the tree has left is not taken along.
+func TestListTree(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{
+		"Makefile": "", ".gitignore": "*.o\nvmlinux\n/include/config/\n", "init/a.c": "", "init/a.o": "", "init/.a.o.cmd": "", "vmlinux": "",
+		"include/asm-generic/vmlinux.lds.h": "", "include/config/auto.conf": "", ".config": "", "localversion-mine": "", "gone.c": "",
+	})
+	want := ".gitignore Makefile gone.c include/asm-generic/vmlinux.lds.h init/a.c localversion-mine"
+	names, err := listTree(t.Context(), dir)
+	slices.Sort(names)
+	if got := strings.Join(names, " "); err != nil || got != want {
+		t.Errorf("without git: %s, %v", got, err)
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "Makefile", "init/a.c", "gone.c"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	os.Remove(filepath.Join(dir, "gone.c"))
+	names, err = listTree(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := scan(t.Context(), dir, names, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(slices.Sorted(maps.Keys(m)), " ")
+	if want := ".gitignore Makefile include/asm-generic/vmlinux.lds.h init/a.c localversion-mine"; got != want {
+		t.Errorf("with git: %s", got)
 	}
 }
 

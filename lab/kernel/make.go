@@ -116,6 +116,9 @@ func (b *build) make(ctx context.Context, line func(string), words ...string) er
 	}
 	io.Copy(io.Discard, stdout) // a line too long to be of interest
 	err := <-done
+	if cmd.ProcessState == nil {
+		return err // it did not start
+	}
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
 		b.killed = true
 	}
@@ -125,7 +128,7 @@ func (b *build) make(ctx context.Context, line func(string), words ...string) er
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
 		return err
 	}
-	if bytes.Contains(stderr.Bytes(), []byte(unix.ENOSPC.Error())) || bytes.Contains(stderr.Bytes(), []byte("No space left on device")) {
+	if bytes.Contains(stderr.Bytes(), []byte("No space left on device")) { // strerror(3) in LC_ALL=C
 		return unix.ENOSPC
 	}
 	return &BuildError{b.kernel, complaints(stderr.String(), b.src)}

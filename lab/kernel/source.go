@@ -236,8 +236,8 @@ func writeIn(root *os.Root, name string, r io.Reader, mode fs.FileMode) error {
 	return err
 }
 
-// madeInTree are what a build in the tree leaves there, and what no build reads.
-// A tree that git knows is asked for instead, as it has its own .gitignore.
+// madeInTree are what a build in the tree leaves there, and what a build outside
+// of it refuses or must not read.
 var madeInTree = []string{
 	".git", ".config", ".config.old", ".version", "*.o", "*.ko", "*.a", "*.cmd", "*.mod", "*.mod.c", "*.order", "*.symvers",
 	"*.orig", "*.rej", "vmlinux", "System.map", "bzImage",
@@ -246,37 +246,43 @@ var madeInTree = []string{
 // madeDirs are directories whose every file is made by a build.
 var madeDirs = []string{"include/config", "include/generated", "arch/x86/include/generated"}
 
-// listTree returns the files of a tree that are source, by path from the tree.
-func listTree(ctx context.Context, dir string) ([]string, error) {
-	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-		// The tree may belong to somebody else; no program that it names is started.
-		cmd := command(ctx, dir, "git", "-c", "safe.directory=*", "-c", "core.fsmonitor=false",
-			"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-		out, err := cmd.Output()
-		if err != nil {
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
-				err = errors.New(lastLine(exit.Stderr))
-			}
-			return nil, fmt.Errorf("list the files of %s: git ls-files: %w", dir, err)
-		}
-		return strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 }), nil
-	}
-	return listAll(dir, func(name string, d fs.DirEntry) bool {
-		return slices.Contains(madeDirs, name) || slices.ContainsFunc(madeInTree, func(pattern string) bool {
-			match, _ := path.Match(pattern, d.Name()) // the patterns are right
+// made tells whether name, a file or directory, is none of the source.
+func made(name string) bool {
+	return slices.ContainsFunc(madeDirs, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }) ||
+		slices.ContainsFunc(madeInTree, func(pattern string) bool {
+			match, _ := path.Match(pattern, path.Base(name)) // the patterns are right
 			return match
 		})
-	})
+}
+
+// listTree returns the files of a tree that are source, by path from the tree. A
+// tree that git knows has rules of its own in .gitignore, so git is asked.
+func listTree(ctx context.Context, dir string) ([]string, error) {
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
+		return listAll(dir, made)
+	}
+	// The tree may belong to somebody else; no program that it names is started.
+	cmd := command(ctx, dir, "git", "-c", "safe.directory=*", "-c", "core.fsmonitor=false",
+		"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = errors.New(lastLine(exit.Stderr))
+		}
+		return nil, fmt.Errorf("list the files of %s: git ls-files: %w", dir, err)
+	}
+	names := strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 })
+	return slices.DeleteFunc(names, made), nil
 }
 
 // listAll returns every file below dir but those that skip names.
-func listAll(dir string, skip func(name string, d fs.DirEntry) bool) (names []string, err error) {
+func listAll(dir string, skip func(name string) bool) (names []string, err error) {
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case skip != nil && skip(name, d):
+		case skip != nil && skip(name):
 			if d.IsDir() {
 				return fs.SkipDir
 			}
