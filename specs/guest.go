@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -173,7 +174,7 @@ func (b *guestBatch) commands() bool {
 }
 
 func (b *guestBatch) boot(ctx context.Context) error {
-	b.place = "vm " + b.kernel.Spec
+	b.place = strings.TrimSpace("vm " + b.kernel.Spec + " " + b.opts.KernelArgs)
 	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel, HostFiles: b.commands(), Append: b.opts.KernelArgs})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

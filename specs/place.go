@@ -166,6 +166,8 @@ func place(c *Case, opts RunOptions) (guest bool, why string) {
 		return false, "it has ports of this machine"
 	case opts.Kernel != "":
 		return true, "kernel " + opts.Kernel + " was asked for"
+	case opts.KernelArgs != "":
+		return true, "kernel arguments were asked for"
 	case opts.Place == PlaceGuest:
 		return true, "a guest was asked for"
 	case os.Geteuid() != 0:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ type runFlags struct {
 	all, list, verbose, asJSON bool
 	labels                     []string
 	report, place, dataplane   string
+	kernelArgs                 string
 	kernels                    []string
 	guests                     int
 	fresh                      bool
@@ -52,6 +54,13 @@ with another kernel, by the same program; --place host makes that an error.`,
 			if err != nil {
 				return inputError{err}
 			}
+			if f.all && !f.list {
+				var left map[string]int
+				cases, left = leaveApart(cases, f.labels)
+				for _, label := range slices.Sorted(maps.Keys(left)) {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%d cases with the label %s are left out; --label %s chooses them\n", left[label], label, label)
+				}
+			}
 			if cases, err = bindCases(cases, f); err != nil {
 				return inputError{err}
 			}
@@ -69,6 +78,7 @@ with another kernel, by the same program; --place host makes that an error.`,
 	flags.StringVar(&f.report, "report", "", "directory for junit.xml, results.json and a pcapng of each case")
 	flags.StringVar(&f.place, "place", specs.PlaceAuto, "where to run: auto, host or vm")
 	flags.StringSliceVar(&f.kernels, "kernel", nil, "host, or kernel of a guest: debian:6.12, a bzImage or a built tree (default "+specs.DefaultKernel+"); several run every case on each that can")
+	flags.StringVar(&f.kernelArgs, "kernel-arg", "", "arguments for the command line of the guests' kernel, such as init_on_alloc=0")
 	flags.StringVar(&f.dataplane, "dataplane", "", `"forwarder": seg6lab's own in every node that routes, not the kernel`)
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
@@ -99,6 +109,20 @@ func chooseCases(args []string, f runFlags) ([]*specs.Case, error) {
 		return nil, errors.New("no case has these labels")
 	}
 	return cases, nil
+}
+
+// leaveApart takes those out of all cases that are run only when their label is
+// asked for, and counts them by label.
+func leaveApart(cases []*specs.Case, asked []string) ([]*specs.Case, map[string]int) {
+	left := make(map[string]int)
+	return slices.DeleteFunc(cases, func(c *specs.Case) bool {
+		label := specs.Apart(c)
+		if label == "" || slices.Contains(asked, label) {
+			return false
+		}
+		left[label]++
+		return true
+	}), left
 }
 
 // bindCases puts the cases on real ports.
@@ -151,6 +175,10 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 		return inputError{fmt.Errorf("dataplane %s: expected %s", f.dataplane, specs.DataplaneForwarder)}
 	}
 	opts := specs.RunOptions{Place: f.place, Guests: f.guests, Fresh: f.fresh}
+	if f.kernelArgs != "" && (f.place == specs.PlaceHost || slices.Contains(f.kernels, specs.PlaceHost)) {
+		return inputError{fmt.Errorf("kernel arguments (%s) are for guests: this machine's kernel has booted without", f.kernelArgs)}
+	}
+	opts.KernelArgs = f.kernelArgs
 	opts.Dataplane = f.dataplane
 	opts.Force, opts.LinkTimeout = f.ports.force, f.ports.timeout
 	var err error
