@@ -125,7 +125,7 @@ func examineGuests(ctx context.Context) []finding {
 	}
 	for _, e := range entries {
 		f := finding{Name: e.Spec, About: "guest with Linux " + e.Release}
-		if f.Detail, err = bootOnce(ctx, e.Spec); err != nil {
+		if f.Detail, err = bootOnce(ctx, &e.Kernel); err != nil {
 			f.Remedy = err.Error()
 		}
 		f.Present = err == nil
@@ -134,11 +134,7 @@ func examineGuests(ctx context.Context) []finding {
 	return findings
 }
 
-func bootOnce(ctx context.Context, spec string) (string, error) {
-	k, err := kernel.Resolve(ctx, spec)
-	if err != nil {
-		return "", err
-	}
+func bootOnce(ctx context.Context, k *kernel.Kernel) (string, error) {
 	m, err := vm.Boot(ctx, vm.Config{Kernel: k})
 	if err != nil {
 		return "", err

@@ -99,6 +99,9 @@ func scan(ctx context.Context, dir string, names []string, old manifest) (manife
 		if err != nil {
 			return err
 		}
+		if st.IsDir() {
+			return nil // a repository in the tree, of which git knows no more
+		}
 		info, known := old[name]
 		if !known || info.Stat == (fileStat{}) || info.Stat != statOf(st) {
 			if info, err = readInfo(path, st); err != nil {
