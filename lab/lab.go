@@ -79,6 +79,9 @@ func Up(ctx context.Context, t *topology.Topology, opts Options) (_ *Lab, err er
 	if err := prepareNetnsDir(); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", netnsDir, err)
 	}
+	if err := port.Check(t.Ports, opts.Force); err != nil {
+		return nil, err
+	}
 	if opts.LinkTimeout == 0 {
 		opts.LinkTimeout = LinkTimeout
 	}

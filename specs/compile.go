@@ -153,7 +153,7 @@ func (k *compiler) step(s *Step) step {
 func (k *compiler) node(name string, pos strictyaml.Pos) bool {
 	switch {
 	case k.outside[name]:
-		k.fail(pos, "%s is outside equipment, behind a port of this machine: only what passes the other nodes can be sent, seen and run", name)
+		k.fail(pos, "%s is outside equipment, behind a port of this machine: a case sends, expects and runs at nodes of the lab", name)
 	case k.topology.Nodes[name] == nil:
 		k.fail(pos, "topology %s has no node %s%s", k.topology.Name, name, strictyaml.Suggest(name, slices.Sorted(maps.Keys(k.topology.Nodes))))
 	default:

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/port"
 )
 
 // netnsDir is where named network namespaces are, by iproute2's convention.
@@ -116,7 +118,8 @@ func environment(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	name, value, _ := strings.Cut(tag, "=")
-	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), name+"="+value)
+	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), name+"="+value,
+		port.StateVariable+"="+t.TempDir())
 }
 
 // leftovers are the processes that the tests started and everything in netnsDir:

@@ -10,6 +10,7 @@ package port
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -99,20 +100,14 @@ func Bind(b Binding) (_ *Facts, err error) {
 		return nil, err
 	}
 	var f *Facts
+	ours := false // the record is, and not a damaged one
 	err = from.do(func() error {
-		all, err := survey()
+		around, err := lookAround()
 		if err != nil {
 			return err
 		}
-		if f, err = choose(all, b.Port); err != nil {
+		if f, err = around.take(b.Port, b.Force); err != nil {
 			return errors.Join(err, unreadable)
-		}
-		around, err := lookAround(all)
-		if err != nil {
-			return err
-		}
-		if why := around.refusals(f); len(why) > 0 && !b.Force {
-			return &RefusedError{f, why}
 		}
 		r.Kind, r.Driver, r.PCI, r.PermMAC = f.Kind, f.Driver, f.PCI, f.PermMAC
 		r.path = filepath.Join(Dir(), fmt.Sprintf("%s.%d%s", f.Name, from.cookie, suffix))
@@ -122,6 +117,7 @@ func Bind(b Binding) (_ *Facts, err error) {
 		if _, err := os.Stat(r.path); err == nil {
 			return fmt.Errorf("port %s is bound already, by the damaged record %s", f, r.path)
 		}
+		ours = true
 		if err := r.write(); err != nil {
 			return fmt.Errorf("port %s: record its settings, nothing was changed: %w", f, err)
 		}
@@ -143,13 +139,55 @@ func Bind(b Binding) (_ *Facts, err error) {
 		}
 	}
 	if err != nil {
-		if _, e := os.Stat(r.path); r.path != "" && e == nil && r.Settings != nil {
+		if _, e := os.Stat(r.path); ours && e == nil {
 			err = errors.Join(err, r.release())
 		}
 		return nil, err
 	}
 	f.Lab, f.End, f.State = b.Lab, b.End.String(), Bound
 	return f, nil
+}
+
+// Check tells, before anything is changed, which of the ports that are to be bound
+// to ends cannot be, and why. Bind looks again.
+func Check(ports map[string]*topology.Port, force bool) error {
+	if len(ports) == 0 {
+		return nil
+	}
+	from, err := home()
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	records, unreadable := Records()
+	var around *surroundings
+	if err := from.do(func() (err error) { around, err = lookAround(); return err }); err != nil {
+		return err
+	}
+	var errs []error
+	ends := make(map[int]string)
+	for _, end := range slices.Sorted(maps.Keys(ports)) {
+		p := ports[end]
+		if i := slices.IndexFunc(records, func(r *Record) bool { return r.Answers(p) }); i >= 0 {
+			if !force {
+				errs = append(errs, &InUseError{records[i]})
+			}
+			continue
+		}
+		f, err := around.take(p, force)
+		if err == nil && ends[f.index] != "" {
+			err = fmt.Errorf("port %s is to be %s and %s", f, ends[f.index], end)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ends[f.index] = end
+	}
+	if len(errs) > 0 {
+		errs = append(errs, unreadable)
+	}
+	return errors.Join(errs...)
 }
 
 // spare checks that no lab has the port, or takes it from the one that has.

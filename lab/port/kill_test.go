@@ -52,35 +52,28 @@ func child(t *testing.T, at string) {
 }
 
 // TestKilled: wherever binding or giving back is killed, the port is given back
-// afterwards.
+// afterwards, and the next one can have it.
 func TestKilled(t *testing.T) {
+	b := newBench(t)
+	b.rich()
+	was := b.look()
 	for _, at := range []string{
 		"bind writing", "bind recorded", "bind marked", "bind moved", "bind configured", "bind up",
 		"release home", "release restored", "release unmarked",
 	} {
-		t.Run(strings.ReplaceAll(at, " ", "-"), func(t *testing.T) {
-			b := newBench(t)
-			b.rich()
-			was := b.settled()
-			if strings.HasPrefix(at, "release") {
-				if _, err := Bind(b.binding()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			child(t, at)
-			if err := b.release(); err != nil {
-				t.Error(err)
-			}
-			b.same(was)
-			// The next one can have it, and clears what is left of a record.
+		if strings.HasPrefix(at, "release") {
 			if _, err := Bind(b.binding()); err != nil {
-				t.Error(err)
+				t.Fatalf("before %s: %v", at, err)
 			}
-			if err := b.release(); err != nil {
-				t.Error(err)
-			}
-			b.same(was)
-			b.nothingLeft()
-		})
+		}
+		child(t, at)
+		if err := b.release(); err != nil {
+			t.Errorf("after %s: %v", at, err)
+		}
+		b.same(was)
+		if t.Failed() {
+			t.Fatalf("the last was %s", at)
+		}
 	}
+	b.nothingLeft()
 }

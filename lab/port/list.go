@@ -18,15 +18,11 @@ func List(all bool) ([]*Facts, error) {
 	records, recordsErr := Records()
 	var found []*Facts
 	err = from.do(func() error {
-		devices, err := survey()
+		around, err := lookAround()
 		if err != nil {
 			return err
 		}
-		around, err := lookAround(devices)
-		if err != nil {
-			return err
-		}
-		for _, f := range devices {
+		for _, f := range around.links {
 			if !all && !f.real() || slices.ContainsFunc(records, func(r *Record) bool { return r.matches(f, from) != no }) {
 				continue
 			}

@@ -163,7 +163,7 @@ func (b *bench) look() string {
 		ip neigh show dev p0 nud permanent; ip neigh show proxy dev p0
 		(ip -4 route show table all; ip -6 route show table all) | grep -v 'dev cable' | sort
 		tc qdisc show dev p0
-		cd /proc/sys/net; for f in ipv?/conf/p0/* ipv?/neigh/p0/*; do echo $f $(cat $f 2>/dev/null); done`).CombinedOutput()
+		cd /proc/sys/net; grep -s '' ipv?/conf/p0/* ipv?/neigh/p0/* || true`).CombinedOutput()
 	if err != nil {
 		b.t.Fatalf("%v: %s", err, out)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"seg6lab/lab/topology"
 )
 
 // RefusedError says that a port is in use outside of the lab.
@@ -32,7 +34,11 @@ type surroundings struct {
 
 // lookAround reads the namespace of the calling thread. What this kernel cannot
 // tell it does not have, as far as we can see; what cannot be read is an error.
-func lookAround(all []*Facts) (*surroundings, error) {
+func lookAround() (*surroundings, error) {
+	all, err := survey()
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
 	s := &surroundings{
 		links: all, addresses: make(map[int][]netip.Addr), defaults: make(map[int]bool),
 		ssh: make(map[int]string), nexthops: make(map[int]bool),
@@ -113,6 +119,19 @@ func (s *surroundings) sessions(own map[netip.Addr]int) error {
 		}
 	}
 	return nil
+}
+
+// take finds the port that is asked for, unless it is to be refused.
+func (s *surroundings) take(p *topology.Port, force bool) (*Facts, error) {
+	f, err := choose(s.links, p)
+	if err != nil {
+		return nil, err
+	}
+	f.Refused = s.refusals(f)
+	if len(f.Refused) > 0 && !force {
+		return nil, &RefusedError{f, f.Refused}
+	}
+	return f, nil
 }
 
 // refusals say why a port is not to be taken.

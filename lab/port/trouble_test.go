@@ -203,6 +203,14 @@ func TestDamagedRecord(t *testing.T) {
 		}
 		b.ip("ip link show dev cable")
 	}
+	// Somebody brought the port home, so that nothing but its alias speaks of the lab.
+	b.ip("nsenter --net=/run/netns/s6.lab.r ip link set in name p0 netns $$")
+	if _, err := Bind(b.binding()); err == nil || !strings.Contains(err.Error(), paths[0]) {
+		t.Errorf("bind gives %v", err)
+	}
+	if _, err := os.Stat(paths[0]); err != nil {
+		t.Error(err)
+	}
 	if err := os.WriteFile(paths[0], whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
