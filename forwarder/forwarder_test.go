@@ -11,6 +11,7 @@ import (
 
 	"seg6lab/forwarder"
 	"seg6lab/forwarder/srh"
+	"seg6lab/traffic"
 )
 
 // The router of these tests, and what is around it:
@@ -71,14 +72,7 @@ func localRoute(to string, l forwarder.Local) forwarder.Route {
 }
 
 // sent is a frame that a router sent.
-type sent struct {
-	port  int
-	frame []byte
-}
-
-func (s sent) String() string { return fmt.Sprintf("port %d: %x", s.port, s.frame) }
-
-func equalSent(a, b sent) bool { return a.port == b.port && bytes.Equal(a.frame, b.frame) }
+type sent = traffic.Arrival
 
 func newRouter(t testing.TB, c forwarder.Config) *forwarder.Forwarder {
 	t.Helper()
@@ -91,7 +85,7 @@ func newRouter(t testing.TB, c forwarder.Config) *forwarder.Forwarder {
 
 // through gives what f sends for a frame on a port.
 func through(f *forwarder.Forwarder, port int, frame []byte) (out []sent) {
-	f.Input(port, frame, func(port int, frame []byte) { out = append(out, sent{port, bytes.Clone(frame)}) })
+	f.Input(port, frame, func(port int, frame []byte) { out = append(out, sent{Port: port, Frame: bytes.Clone(frame)}) })
 	return out
 }
 
@@ -189,8 +183,8 @@ func TestBehavioursByHand(t *testing.T) {
 				}
 				return
 			}
-			want := sent{1, bytesOf(t, row.want)}
-			if len(out) != 1 || out[0].port != want.port || !bytes.Equal(out[0].frame, want.frame) {
+			want := sent{Port: 1, Frame: bytesOf(t, row.want)}
+			if len(out) != 1 || !out[0].Equal(want) {
 				t.Errorf("sent\n%v\nwant\n%v", out, want)
 			}
 		})
@@ -210,10 +204,10 @@ func TestFlowLabelHash(t *testing.T) {
 			frame := bytesOf(t, in)
 			frame[len(frame)-15] = byte(flow) // The source port.
 			one, two := through(f, 0, frame), through(f, 0, frame)
-			if len(one) != 1 || len(two) != 1 || !equalSent(one[0], two[0]) {
+			if len(one) != 1 || len(two) != 1 || !one[0].Equal(two[0]) {
 				t.Fatalf("sent %v, then %v", one, two)
 			}
-			labels[binary.BigEndian.Uint32(one[0].frame[14:])&0xfffff] = true
+			labels[binary.BigEndian.Uint32(one[0].Frame[14:])&0xfffff] = true
 		}
 		if len(labels) < 15 {
 			t.Errorf("16 flows have %d labels", len(labels))
@@ -232,8 +226,8 @@ func TestDummy(t *testing.T) {
 	r.Dev = "dummy0"
 	c.Routes = append(c.Routes, r, forwarder.Route{To: prefix("2001:db8:98::/64"), Dev: "dummy0"})
 	f := newRouter(t, c)
-	want := sent{1, bytesOf(t, etherOut, "6abcdef1 0038 29 3f", tunsrc, segB, inner)}
-	if out := through(f, 0, bytesOf(t, etherIn, inner)); len(out) != 1 || !equalSent(out[0], want) {
+	want := sent{Port: 1, Frame: bytesOf(t, etherOut, "6abcdef1 0038 29 3f", tunsrc, segB, inner)}
+	if out := through(f, 0, bytesOf(t, etherIn, inner)); len(out) != 1 || !out[0].Equal(want) {
 		t.Errorf("sent\n%v\nwant\n%v", out, want)
 	}
 	if out := through(f, 0, bytesOf(t, etherIn, "60000000 0010 11 40", host, "20010db8009800000000000000000001", udp)); len(out) != 0 {

@@ -48,8 +48,8 @@ func TestHost(t *testing.T) {
 			"020000000302 020000000303 0806 0001 0800 06 04 0002 020000000303 0a000101 020000000302 0a000102"},
 	} {
 		out := through(f, row.port, bytesOf(t, row.in))
-		want := sent{row.out, bytesOf(t, row.frame)}
-		if len(out) != 1 || !equalSent(out[0], want) {
+		want := sent{Port: row.out, Frame: bytesOf(t, row.frame)}
+		if len(out) != 1 || !out[0].Equal(want) {
 			t.Errorf("%s: sent\n%v\nwant\n%v\ndrops %v", row.name, out, want, f.Drops())
 		}
 	}

@@ -1,7 +1,6 @@
 package forwarder_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"seg6lab/forwarder"
 	"seg6lab/forwarder/srh"
+	"seg6lab/traffic"
 )
 
 // kernelRouter is the kernel with the configuration of a forwarder: a router
@@ -28,11 +28,20 @@ import (
 //
 //	around: p0 --- r0 router r1 --- p1
 type kernelRouter struct {
-	t       testing.TB
-	router  *namespace
-	around  *namespace
-	sockets []int
-	serial  uint32
+	t        testing.TB
+	router   *namespace
+	around   *namespace
+	exchange *traffic.Exchange
+}
+
+// newSurrounded is a router namespace and one around it, without devices.
+func newSurrounded(t testing.TB) *kernelRouter {
+	t.Helper()
+	// Every router of these tests forwards the marker to r1.
+	marker := bytesOf(t, etherIn, "60000000 000c 3b 40", host, "fc000000000000000000000000ffffff", "6d61726b 6d61726b 00000000")
+	k := &kernelRouter{t: t, router: newNamespace(t), around: newNamespace(t), exchange: traffic.NewExchange(marker)}
+	t.Cleanup(func() { k.exchange.Close() })
+	return k
 }
 
 func needRoot(t testing.TB) {
@@ -121,7 +130,7 @@ func (n *namespace) sysctl(name, value string) {
 func newKernelRouter(t testing.TB, c forwarder.Config) *kernelRouter {
 	t.Helper()
 	needRoot(t)
-	k := &kernelRouter{t: t, router: newNamespace(t), around: newNamespace(t)}
+	k := newSurrounded(t)
 	n := k.router
 	for name, value := range map[string]string{
 		"net.ipv6.conf.default.addr_gen_mode": "1", "net.ipv6.conf.default.accept_dad": "0",
@@ -195,21 +204,8 @@ func (k *kernelRouter) addDevice(i int, d forwarder.Device) {
 	if d.MTU != 0 {
 		n.check(n.LinkSetMTU(n.link(d.Name), d.MTU), "MTU of %s", d.Name)
 	}
-	k.around.do(func() error {
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
-		if err != nil {
-			return fmt.Errorf("packet socket on %s: %w", peer, err)
-		}
-		k.sockets = append(k.sockets, fd)
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
-			return fmt.Errorf("packet socket on %s: auxiliary data: %w", peer, err)
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: k.around.link(peer).Attrs().Index})
-	})
-	k.t.Cleanup(func() { unix.Close(k.sockets[i]) })
+	k.around.do(func() error { return k.exchange.Add(peer) })
 }
-
-func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
 func native32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
@@ -387,122 +383,27 @@ func (n *namespace) seg6local(l *forwarder.Local) []byte {
 	return b
 }
 
-// marker is a packet that every router of these tests forwards to r1: what the
-// kernel sent before it has answered the frame before it.
-func (k *kernelRouter) marker() []byte {
-	k.serial++
-	b := bytesOf(k.t, etherIn, "60000000 000c 3b 40", host, "fc000000000000000000000000ffffff", "6d61726b 6d61726b")
-	return binary.BigEndian.AppendUint32(b, k.serial)
-}
-
 // through gives what the kernel sends for a frame.
-func (k *kernelRouter) through(port int, frame []byte) (out []sent) {
+func (k *kernelRouter) through(port int, frame []byte) []sent {
 	k.t.Helper()
-	mark := k.marker()
-	for _, f := range [][]byte{frame, mark} {
-		to := port
-		if &f[0] == &mark[0] {
-			to = 0
-		}
-		if err := unix.Send(k.sockets[to], f, 0); err != nil {
-			k.t.Fatalf("send to the kernel: %v", err)
-		}
-	}
-	tail := mark[len(mark)-12:]
-	deadline := time.Now().Add(5 * time.Second)
-	for !k.collect(1, tail, &out) {
-		if time.Now().After(deadline) {
-			k.t.Fatal("the kernel did not forward the marker in 5 s")
-		}
-		k.wait(deadline)
-	}
-	for i := range k.sockets {
-		if i != 1 {
-			k.collect(i, tail, &out)
-		}
+	out, err := k.exchange.Through(port, frame)
+	if err != nil {
+		k.t.Fatal(err)
 	}
 	return out
 }
 
-// wait until the socket of port 1 can be read.
-func (k *kernelRouter) wait(deadline time.Time) {
-	fds := []unix.PollFd{{Fd: int32(k.sockets[1]), Events: unix.POLLIN}}
-	if _, err := unix.Poll(fds, int(time.Until(deadline).Milliseconds())); err != nil && err != unix.EINTR {
-		k.t.Fatalf("poll: %v", err)
-	}
-}
-
-// collect reads what was sent to a port and reports whether the marker was
-// among it.
-func (k *kernelRouter) collect(port int, marker []byte, out *[]sent) bool {
-	b, control := make([]byte, 65536), make([]byte, 128)
-	for {
-		n, size, _, from, err := unix.Recvmsg(k.sockets[port], b, control, unix.MSG_DONTWAIT)
-		if err == unix.EAGAIN {
-			return false
-		}
-		if err != nil {
-			k.t.Fatalf("receive on port %d: %v", port, err)
-		}
-		frame := withTag(bytes.Clone(b[:n]), control[:size])
-		switch {
-		case from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING, isMLD(frame):
-		case bytes.HasSuffix(frame, marker):
-			return true
-		default:
-			*out = append(*out, sent{port, frame})
-		}
-	}
-}
-
-// withTag puts the VLAN tag back that the kernel keeps beside the frame.
-func withTag(frame, control []byte) []byte {
-	const auxdata = 20 // struct tpacket_auxdata
-	if len(control) < unix.CmsgLen(auxdata) {
-		return frame
-	}
-	aux := control[unix.CmsgLen(0):]
-	status := binary.NativeEndian.Uint32(aux)
-	if status&unix.TP_STATUS_VLAN_VALID == 0 {
-		return frame
-	}
-	tag := binary.BigEndian.AppendUint16(nil, binary.NativeEndian.Uint16(aux[18:]))
-	tag = binary.BigEndian.AppendUint16(tag, binary.NativeEndian.Uint16(aux[16:]))
-	return slices.Insert(frame, 12, tag...)
-}
-
-// isMLD: the kernel reports the groups that it listens to when it likes.
-func isMLD(frame []byte) bool { return bytes.HasPrefix(frame, []byte{0x33, 0x33, 0, 0, 0, 0x16}) }
-
-// asks: the router looks for a neighbour, or gives up on one or on the rest of
-// a fragmented packet, which the kernel does in its own time.
-func asks(f []byte) bool {
-	router := bytes.HasPrefix(f[6:], []byte{2, 0, 0, 0, 1, 2}) || bytes.HasPrefix(f[6:], []byte{2, 0, 0, 0, 2, 1})
-	arp := f[12] == 8 && f[13] == 6
-	nd := len(f) > 55 && f[12] == 0x86 && f[20] == 58 && (f[54] == 135 || f[54] == 1 && f[55] == 3 || f[54] == 3 && f[55] == 1)
-	arp = arp || len(f) > 35 && f[12] == 8 && f[13] == 0 && f[23] == 1 && f[34] == 11 && f[35] == 1
-	return router && (arp || nd)
-}
-
-// normal hides what the kernel draws at random: identification and checksums
-// of the ICMP messages that it sends itself.
+// normal leaves out what the routers of these tests send in their own time, and
+// hides what the kernel draws at random.
 func normal(s []sent) []sent {
-	s = slices.DeleteFunc(s, func(s sent) bool { return asks(s.frame) })
-	for i := range s {
-		f := s[i].frame
-		if len(f) >= 34 && f[12] == 8 && f[13] == 0 && f[23] == 1 && f[14] == 0x45 && f[15] >= 0xc0 {
-			f[18], f[19], f[24], f[25] = 0, 0, 0, 0
-		}
-	}
-	slices.SortStableFunc(s, func(a, b sent) int { return a.port - b.port })
-	return s
+	return traffic.Comparable(s, [6]byte{2, 0, 0, 0, 1, 2}, [6]byte{2, 0, 0, 0, 2, 1})
 }
 
 // compare sends the frame through both and reports a difference.
 func compare(t testing.TB, k *kernelRouter, f *forwarder.Forwarder, port int, frame []byte) (equal bool) {
 	t.Helper()
 	want, got := normal(k.through(port, frame)), normal(through(f, port, frame))
-	equal = slices.EqualFunc(want, got, equalSent)
+	equal = slices.EqualFunc(want, got, sent.Equal)
 	if !equal {
 		t.Errorf("frame on port %d: %x\nkernel\n%v\nforwarder\n%v\ndrops %v", port, frame, want, got, f.Drops())
 	}

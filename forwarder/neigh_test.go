@@ -55,7 +55,7 @@ func TestNeighboursAgree(t *testing.T) {
 	} {
 		frame := bytesOf(t, step.frame)
 		want, got := byPort(k.through(step.port, frame)), byPort(through(f, step.port, frame))
-		if !slices.EqualFunc(want, got, equalSent) {
+		if !slices.EqualFunc(want, got, sent.Equal) {
 			t.Errorf("%s: kernel\n%v\nforwarder\n%v\ndrops %v", step.name, want, got, f.Drops())
 		}
 		if len(want) != step.sends {
@@ -65,7 +65,7 @@ func TestNeighboursAgree(t *testing.T) {
 }
 
 func byPort(s []sent) []sent {
-	slices.SortStableFunc(s, func(a, b sent) int { return a.port - b.port })
+	slices.SortStableFunc(s, func(a, b sent) int { return a.Port - b.Port })
 	return s
 }
 
@@ -79,16 +79,16 @@ func TestNeighbourGivesUp(t *testing.T) {
 	c.Now = func() time.Time { return now }
 	f := newRouter(t, c)
 	// From fe80::ff:fe00:201 to ff02::1:ff00:2 for 2001:db8:2::2.
-	solicitation := sent{1, bytesOf(t, "3333ff000002 020000000201 86dd 60000000 0020 3a ff fe80000000000000000000fffe000201",
+	solicitation := sent{Port: 1, Frame: bytesOf(t, "3333ff000002 020000000201 86dd 60000000 0020 3a ff fe80000000000000000000fffe000201",
 		routerGroup, "8700 485d 00000000 20010db8000200000000000000000002 0101 020000000201")}
 	one := func(what string, out []sent, want sent) {
 		t.Helper()
-		if len(out) != 1 || out[0].port != want.port || !bytes.Equal(out[0].frame, want.frame) {
+		if len(out) != 1 || !out[0].Equal(want) {
 			t.Errorf("%s: sent\n%v\nwant\n%v", what, out, want)
 		}
 	}
 	tick := func() (out []sent) {
-		f.Tick(func(port int, frame []byte) { out = append(out, sent{port, bytes.Clone(frame)}) })
+		f.Tick(func(port int, frame []byte) { out = append(out, sent{Port: port, Frame: bytes.Clone(frame)}) })
 		return out
 	}
 	one("packet", through(f, 0, bytesOf(t, etherIn+inner)), solicitation)
@@ -100,7 +100,7 @@ func TestNeighbourGivesUp(t *testing.T) {
 		one("a second later", tick(), solicitation)
 	}
 	now = now.Add(time.Second)
-	one("after three", tick(), sent{0, bytesOf(t, "020000000101 020000000102 86dd 60000000 0040 3a 40", routerAddr, host,
+	one("after three", tick(), sent{Port: 0, Frame: bytesOf(t, "020000000101 020000000102 86dd 60000000 0040 3a 40", routerAddr, host,
 		"0103 d700 00000000 6abcdef1 0010 11 3f", host, far, udp)})
 	if out := tick(); len(out) != 0 {
 		t.Errorf("after giving up: sent %v", out)

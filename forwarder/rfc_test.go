@@ -1,7 +1,6 @@
 package forwarder_test
 
 import (
-	"bytes"
 	"testing"
 
 	"seg6lab/forwarder"
@@ -74,8 +73,8 @@ func TestRFC(t *testing.T) {
 			c.Routes = append(c.Routes, row.route)
 			f := newRouter(t, c)
 			out := through(f, 0, bytesOf(t, row.in))
-			want := sent{row.port, bytesOf(t, row.want)}
-			if len(out) != 1 || out[0].port != want.port || !bytes.Equal(out[0].frame, want.frame) {
+			want := sent{Port: row.port, Frame: bytesOf(t, row.want)}
+			if len(out) != 1 || !out[0].Equal(want) {
 				t.Errorf("sent\n%v\nwant\n%v\ndrops %v", out, want, f.Drops())
 			}
 		})
@@ -123,8 +122,8 @@ func TestRFCWithConfiguration(t *testing.T) {
 			if row.want == "" && len(out) == 0 {
 				return
 			}
-			want := sent{1, bytesOf(t, row.want)}
-			if len(out) != 1 || !equalSent(out[0], want) {
+			want := sent{Port: 1, Frame: bytesOf(t, row.want)}
+			if len(out) != 1 || !out[0].Equal(want) {
 				t.Errorf("sent\n%v\nwant\n%v\ndrops %v", out, want, f.Drops())
 			}
 		})

@@ -101,7 +101,7 @@ func TestRunOnDevices(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			c := baseConfig()
 			c.Routes = append(c.Routes, encapRoute("2001:db8:99::/64", "encap", "fc00:b::1"))
-			k := &kernelRouter{t: t, router: newNamespace(t), around: newNamespace(t)}
+			k := newSurrounded(t)
 			for _, n := range []*namespace{k.router, k.around} {
 				n.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
 			}
@@ -118,7 +118,7 @@ func TestRunOnDevices(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- newRouter(t, c).Run(ctx, ports) }()
 			for _, frame := range [][]byte{bytesOf(t, etherIn+inner), bytesOf(t, etherIn4+inner4), bytesOf(t, nsToRouter)} {
-				if want, got := byPort(through(newRouter(t, c), 0, frame)), byPort(k.through(0, frame)); !slices.EqualFunc(want, got, equalSent) {
+				if want, got := byPort(through(newRouter(t, c), 0, frame)), byPort(k.through(0, frame)); !slices.EqualFunc(want, got, sent.Equal) {
 					t.Errorf("sent\n%v\nwant\n%v", got, want)
 				}
 			}

@@ -2,6 +2,7 @@ package forwarder_test
 
 import (
 	"context"
+	"encoding/binary"
 	"os"
 	"runtime"
 	"slices"
@@ -52,7 +53,7 @@ func BenchmarkVeth(b *testing.B) {
 
 // portRouter is the devices of a router that is not the kernel, and its ports.
 func portRouter(b *testing.B, c forwarder.Config, kind port.Kind) (*kernelRouter, []port.Port) {
-	k := &kernelRouter{t: b, router: newNamespace(b), around: newNamespace(b)}
+	k := newSurrounded(b)
 	for _, n := range []*namespace{k.router, k.around} {
 		n.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
 	}
@@ -119,11 +120,12 @@ type benchRouter struct {
 	name      string
 	around    *kernelRouter
 	generator port.Sender
+	receiver  int
 	ns        []float64 // per packet, by round
 }
 
-// A round sends windows of frames. The sockets of the test see nothing but the
-// last frame of a window, which the generator waits for: so it takes no
+// A round sends windows of frames. The receiver sees nothing but the last
+// frame of a window, which the generator waits for: so it takes no
 // processor time from the router, and a queue never overflows.
 const (
 	window  = 512
@@ -171,12 +173,21 @@ func (r *benchRouter) open(b *testing.B) {
 		r.generator, err = p.Sender()
 		return err
 	})
-	for _, fd := range r.around.sockets {
-		onlyLastByte(b, fd, last)
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
-			b.Fatal(err)
-		}
+	if err := r.around.exchange.Close(); err != nil {
+		b.Fatal(err)
 	}
+	r.around.around.do(func() (err error) {
+		all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
+		if r.receiver, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		b.Cleanup(func() { unix.Close(r.receiver) })
+		onlyLastByte(b, r.receiver, last)
+		if err := unix.SetsockoptInt(r.receiver, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
+			return err
+		}
+		return unix.Bind(r.receiver, &unix.SockaddrLinklayer{Protocol: all, Ifindex: r.around.around.link("p1").Attrs().Index})
+	})
 }
 
 func (r *benchRouter) round(b *testing.B, frame []byte) {
@@ -195,7 +206,7 @@ func (r *benchRouter) round(b *testing.B, frame []byte) {
 		if err := r.generator.Flush(); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := unix.Read(r.around.sockets[1], answer); err != nil {
+		if _, err := unix.Read(r.receiver, answer); err != nil {
 			b.Fatalf("%s: wait for the last frame of a window: %v", r.name, err)
 		}
 	}

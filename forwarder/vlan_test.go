@@ -1,7 +1,6 @@
 package forwarder_test
 
 import (
-	"bytes"
 	"testing"
 
 	"seg6lab/forwarder"
@@ -55,8 +54,8 @@ func TestVLAN(t *testing.T) {
 			}
 			continue
 		}
-		want := sent{1, bytesOf(t, row.want)}
-		if len(out) != 1 || out[0].port != want.port || !bytes.Equal(out[0].frame, want.frame) {
+		want := sent{Port: 1, Frame: bytesOf(t, row.want)}
+		if len(out) != 1 || !out[0].Equal(want) {
 			t.Errorf("%s: sent\n%v\nwant\n%v\ndrops %v", row.name, out, want, f.Drops())
 		}
 	}

@@ -1,7 +1,6 @@
 package forwarder_test
 
 import (
-	"bytes"
 	"testing"
 
 	"seg6lab/forwarder"
@@ -77,8 +76,8 @@ func TestVRF(t *testing.T) {
 				}
 				return
 			}
-			want := sent{row.out, bytesOf(t, row.want)}
-			if len(out) != 1 || out[0].port != want.port || !bytes.Equal(out[0].frame, want.frame) {
+			want := sent{Port: row.out, Frame: bytesOf(t, row.want)}
+			if len(out) != 1 || !out[0].Equal(want) {
 				t.Errorf("sent\n%v\nwant\n%v\ndrops %v", out, want, f.Drops())
 			}
 		})

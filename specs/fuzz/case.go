@@ -29,7 +29,7 @@ func caseFiles(t *topology.Topology, o outcome, d *Difference) (caseFile, topolo
 		for _, s := range o.forwarder {
 			if s.Port == port {
 				any = true
-				packet, exact := traffic.Dissect(s.Frame).String(), !ownICMP4(s.Frame)
+				packet, exact := traffic.Dissect(s.Frame).String(), !traffic.IsOwnICMP4(s.Frame)
 				if !exact {
 					packet = strings.Replace(packet, "id=0, chksum=0x0, ", "", 1) // hidden by normal
 				}

@@ -9,6 +9,7 @@ import (
 	"seg6lab/forwarder"
 	"seg6lab/lab/topology"
 	"seg6lab/specs/dataplane"
+	"seg6lab/traffic"
 )
 
 // FuzzForwarder puts any bytes through routers with every behaviour: none
@@ -42,7 +43,7 @@ func FuzzForwarder(f *testing.F) {
 			copy(junk, frame[:min(14, len(frame))])
 			input(used, 0, junk)
 			want, got := input(clean, port&1, frame), input(used, port&1, frame)
-			if !slices.EqualFunc(want, got, equalSent) {
+			if !slices.EqualFunc(want, got, traffic.Arrival.Equal) {
 				t.Fatalf("sent %v, after other packets %v", want, got)
 			}
 			for _, s := range got {

@@ -240,23 +240,26 @@ func open(ctx context.Context, t *topology.Topology, rfc bool) (*pair, error) {
 type outcome struct {
 	port              int
 	frame             []byte
-	kernel, forwarder []Sent
+	kernel, forwarder []traffic.Arrival
 }
 
-func (o *outcome) equal() bool { return slices.EqualFunc(o.kernel, o.forwarder, equalSent) }
+func (o *outcome) equal() bool { return slices.EqualFunc(o.kernel, o.forwarder, traffic.Arrival.Equal) }
 
 // compare sends the frame of the outcome through both.
 func (p *pair) compare(o *outcome) (err error) {
-	if o.kernel, err = p.kernel.through(o.port, o.frame); err != nil {
+	if o.kernel, err = p.kernel.exchange.Through(o.port, o.frame); err != nil {
 		return err
 	}
+	o.kernel = normal(o.kernel)
 	o.forwarder = normal(input(p.forwarder, o.port, o.frame))
 	return nil
 }
 
 // input is what a forwarder sends for a frame.
-func input(f *forwarder.Forwarder, port int, frame []byte) (out []Sent) {
-	f.Input(port, frame, func(port int, frame []byte) { out = append(out, Sent{port, slices.Clone(frame)}) })
+func input(f *forwarder.Forwarder, port int, frame []byte) (out []traffic.Arrival) {
+	f.Input(port, frame, func(port int, frame []byte) {
+		out = append(out, traffic.Arrival{Port: port, Frame: slices.Clone(frame)})
+	})
 	return out
 }
 
@@ -281,9 +284,9 @@ func (p *pair) counters(t *topology.Topology) (kernel, forwarder string, err err
 
 // difference puts an outcome into words.
 func difference(t *topology.Topology, o outcome, seed uint64, frames int) *Difference {
-	words := func(list []Sent) (s []string) {
+	words := func(list []traffic.Arrival) (s []string) {
 		for _, x := range list {
-			s = append(s, x.String())
+			s = append(s, fmt.Sprintf("%s gets %s\n  %x", ends[x.Port], traffic.Dissect(x.Frame), x.Frame))
 		}
 		return s
 	}
