@@ -35,6 +35,15 @@ type File struct {
 	// With is laid over the topology's nodes: lists are appended, maps merged,
 	// other values replaced.
 	With map[string]*topology.Node `yaml:"with,omitempty"`
+	// NICs are ends of links for which a network device of emulated hardware
+	// stands, driven by the kernel's driver, by the end: the model in QEMU's words,
+	// such as e1000. Such a case gets a guest of its own.
+	NICs map[string]string `yaml:"nics,omitempty"`
+	// Complaint is a text, as a regular expression, of what the kernel without the
+	// case's fix says of the case on its console, such as a report of KASAN. That
+	// is then what tells whether the kernel has the fix. One with it must be silent,
+	// as every kernel must be of every other case.
+	Complaint string `yaml:"complaint,omitempty"`
 	// Files are the names of files beside the case file. The commands of steps
 	// are executed in a directory with copies of them.
 	Files []string `yaml:"files,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +39,9 @@ type Case struct {
 // of its topology and those that the file adds.
 func (c *Case) Requirements() []string {
 	names := append(lab.Requires(c.Topology), c.File.Requires...)
+	if len(c.File.NICs) > 0 {
+		names = append(names, featureGuest)
+	}
 	for _, s := range c.File.Steps {
 		for _, x := range s.SKB {
 			names = append(names, x.feature())
@@ -87,6 +91,15 @@ func (c *Case) compile() error {
 	if c.File.Fix != "" {
 		if _, err := findFix(c.File.Fix); err != nil {
 			k.fail(c.File.ValueAt("fix"), "%v", err)
+		}
+	}
+	k.nics()
+	if c.File.Complaint != "" {
+		if _, err := regexp.Compile(c.File.Complaint); err != nil {
+			k.fail(c.File.ValueAt("complaint"), "%v", err)
+		}
+		if c.File.Fix == "" || !slices.Contains(c.File.Requires, featureGuest) {
+			k.fail(c.File.KeyAt("complaint"), "a kernel complains where a fix is missing: expected the keys fix, and requires with %s", featureGuest)
 		}
 	}
 	for _, s := range c.File.Steps {

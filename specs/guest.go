@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -71,7 +72,11 @@ func GuestMain(ctx context.Context, r io.Reader, w io.Writer) error {
 		if i < 0 {
 			return fmt.Errorf("%s: there is no case %s", g.File, g.Name)
 		}
-		if err := out.Encode(Run(ctx, loaded[g.File][i], request.Options)); err != nil {
+		c, err := loaded[g.File][i].onNICs()
+		if err != nil {
+			return err
+		}
+		if err := out.Encode(Run(ctx, c, request.Options)); err != nil {
 			return err
 		}
 	}
@@ -130,6 +135,7 @@ type guestBatch struct {
 	frames  string // where captured frames go; empty as long as there are none
 	// attempts counts guests that ended before the first case had a result.
 	attempts int
+	begun    time.Time // when the guest was given the cases
 	start    func(int)
 	done     func(int, *Result)
 }
@@ -175,11 +181,11 @@ func (b *guestBatch) commands() bool {
 
 func (b *guestBatch) boot(ctx context.Context) error {
 	b.place = strings.TrimSpace("vm " + b.kernel.Spec + " " + b.opts.KernelArgs)
-	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel, HostFiles: b.commands(), Append: b.opts.KernelArgs})
+	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel, HostFiles: b.commands(), Append: b.opts.KernelArgs, NICs: b.cases[b.indexes[0]].vmNICs()})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if errors.Is(err, vm.ErrNoQEMU) {
+	if errors.Is(err, vm.ErrNoQEMU) || errors.Is(err, vm.ErrNoNIC) {
 		b.blameAll(Unsupported, err)
 		return nil
 	}
@@ -229,6 +235,7 @@ func (b *guestBatch) boot(ctx context.Context) error {
 		return err
 	}
 	last := b.cases[b.indexes[len(b.indexes)-1]]
+	b.begun = time.Now()
 	b.start(b.indexes[0])
 	results, lines := io.Pipe()
 	collected := make(chan error, 1)
@@ -259,7 +266,7 @@ func (b *guestBatch) boot(ctx context.Context) error {
 	}
 	// The kernel may have complained about the last case after its end.
 	var report *vm.Report
-	if err := m.Err(); errors.As(err, &report) && !last.harmful() {
+	if err := m.Err(); errors.As(err, &report) && (!last.harmful() || last.File.Complaint != "") {
 		return err
 	}
 	return nil
@@ -310,12 +317,36 @@ func (b *guestBatch) blame(err error) {
 	verdict := Broken
 	if report := (*vm.Report)(nil); errors.As(err, &report) {
 		verdict = Failed // the kernel's complaint is a finding
+		if len(b.indexes) > 0 && b.cases[b.indexes[0]].expects(report) {
+			b.complained(report)
+			return
+		}
 		if len(b.indexes) > 0 && b.cases[b.indexes[0]].harmful() && b.attempts < harmfulAttempts-1 {
 			b.log("the case wrecked its guest, as it may: once more")
 			return
 		}
 	}
 	b.blameOne(verdict, err)
+}
+
+// expects tells whether a complaint of the kernel is the one that the case is
+// about.
+func (c *Case) expects(report *vm.Report) bool {
+	return c.File.Complaint != "" && regexp.MustCompile(c.File.Complaint).MatchString(report.Line)
+}
+
+// complained gives the case its result: the kernel has said what one without the
+// fix must say.
+func (b *guestBatch) complained(report *vm.Report) {
+	i := b.indexes[0]
+	b.indexes = b.indexes[1:]
+	c := b.cases[i]
+	r := &Result{Case: c.Name, File: c.path, Verdict: Held, Place: b.place, Fix: Unfixed, Seconds: seconds(b.begun)}
+	r.Steps = []StepResult{{About: "the kernel complains, as one without the fix must", Did: report.Line}}
+	if claim, ok := b.opts.Claims[c.File.Fix]; ok && claim != Unfixed {
+		r.Verdict, r.Failure = Failed, fmt.Sprintf("the kernel is said to be %s of %s, but complains: %v", claim, c.File.Fix, report)
+	}
+	b.done(i, r)
 }
 
 func (b *guestBatch) blameAll(verdict Verdict, err error) {

@@ -1,8 +1,10 @@
 package specs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -42,11 +44,29 @@ func init() {
 	})
 }
 
+func init() {
+	feature.Register(feature.Feature{
+		Name:   "kasan",
+		About:  "the kernel reports what it reads and writes outside of objects",
+		Config: "CONFIG_KASAN",
+		Probe: func() error {
+			symbols, err := os.ReadFile("/proc/kallsyms")
+			if err != nil {
+				return err
+			}
+			if !bytes.Contains(symbols, []byte(" kasan_report\n")) {
+				return feature.Absent(errors.New("no symbol kasan_report"))
+			}
+			return nil
+		},
+	})
+}
+
 // harmful tells whether the case may harm the kernel that it runs on.
 func (c *Case) harmful() bool { return slices.Contains(c.File.Requires, featureGuest) }
 
 // lonely tells whether the case may leave the kernel other than it was for those
 // that come after it: it gets a guest of its own.
 func (c *Case) lonely() bool {
-	return slices.Contains(c.File.Requires, lwtunnelHooks) || c.harmful()
+	return slices.Contains(c.File.Requires, lwtunnelHooks) || c.harmful() || len(c.File.NICs) > 0
 }

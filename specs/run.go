@@ -168,6 +168,9 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 			return errors.Join(err, keepFrames(ends, c, opts, r, err))
 		}
 	}
+	if c.File.Complaint != "" && opts.Claims[c.File.Fix] == Unfixed {
+		return notMet("the kernel is said to be unfixed of %s, but has not complained", c.File.Fix)
+	}
 	// A capture that lost frames proves nothing.
 	if err := ends.capture.Close(); err != nil {
 		return err

@@ -60,7 +60,9 @@ type watch struct {
 // openWatch observes the nodes that the case has skb expectations of.
 func openWatch(ctx context.Context, l *lab.Lab, c *Case, opts Options) (*watch, error) {
 	w := &watch{lab: l}
-	if c.File.Fix != "" {
+	if c.File.Complaint != "" {
+		w.fix = Fixed // or this would not be the end of it
+	} else if c.File.Fix != "" {
 		has, err := fixState(ctx, c.File.Fix)
 		if err != nil {
 			return nil, err
