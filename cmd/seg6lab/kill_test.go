@@ -37,12 +37,15 @@ type command struct {
 	t   *testing.T
 	env []string
 	dir string
+	// within is the network namespace that stands for the machine, that of the test
+	// when empty.
+	within string
 }
 
 func newCommand(t *testing.T) *command {
 	t.Helper()
 	needRoot(t)
-	c := &command{t, environment(t), t.TempDir()}
+	c := &command{t: t, env: environment(t), dir: t.TempDir()}
 	const text = `
 case: long
 topology: p2p
@@ -61,7 +64,12 @@ steps:
 
 func (c *command) prepare(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Args[0], cmd.Env, cmd.Dir = "seg6lab", c.env, c.dir
+	cmd.Args[0] = "seg6lab"
+	if c.within != "" {
+		// It becomes the program, which is what a signal then meets.
+		cmd = exec.Command("nsenter", append([]string{"--net=" + c.within, "seg6lab"}, args...)...)
+	}
+	cmd.Env, cmd.Dir = c.env, c.dir
 	// A file, not a pipe: what a killed command leaves running may hold it.
 	out := new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, 10*time.Millisecond

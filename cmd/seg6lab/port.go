@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -38,6 +39,9 @@ keeps each from being bound unless --force is given.`,
 		Example: "  seg6lab port list\n  seg6lab port list --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return lab.ErrNotRoot
+			}
 			ports, err := port.List(all)
 			if asJSON {
 				if ports == nil {
@@ -191,6 +195,9 @@ restored. A port that is missing keeps its record until it is there again.`,
 				return inputError{errors.New("give ports or --all, not both")}
 			case !all && len(args) == 0:
 				return inputError{errors.New("which port? give its name (seg6lab port list) or --all")}
+			}
+			if os.Geteuid() != 0 {
+				return lab.ErrNotRoot
 			}
 			records, err := port.Records()
 			errs := []error{err}

@@ -128,16 +128,17 @@ func leaveApart(cases []*specs.Case, asked []string) ([]*specs.Case, map[string]
 // bindCases puts the cases on real ports.
 func bindCases(cases []*specs.Case, f runFlags) ([]*specs.Case, error) {
 	ports, err := f.ports.ports()
-	if err != nil || len(ports) == 0 {
-		return cases, err
-	}
-	if f.place == specs.PlaceGuest || len(f.kernels) > 0 {
-		return nil, errors.New("--port is for this machine's kernel: give neither --kernel nor --place vm")
+	if err != nil {
+		return nil, err
 	}
 	bound := make([]*specs.Case, len(cases))
 	for i, c := range cases {
 		if bound[i], err = c.Bind(ports); err != nil {
 			return nil, err
+		}
+		elsewhere := f.place == specs.PlaceGuest || slices.ContainsFunc(f.kernels, func(k string) bool { return k != specs.PlaceHost })
+		if elsewhere && len(bound[i].Topology.Ports) > 0 {
+			return nil, fmt.Errorf("case %s has ports of this machine, which only its kernel has: give neither --kernel nor --place vm", c.Name)
 		}
 	}
 	return bound, nil

@@ -57,7 +57,7 @@ func TestSchemaTakesShipped(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, src := range []string{small, withNode(""), withNode("{offloads: {in: {gro: off, tso: true}}}"), withNode("{rules: [{from: 10.0.0.0/8, table: 5}, {from: 10.0.0.0/8, table: main}]}")} {
+	for _, src := range []string{small, withPorts(`{r:in: enp3s0f0, r:out: {pci: "03:00.1"}, b:eth0: {mac: "52:54:00:00:00:01"}}`), withNode(""), withNode("{offloads: {in: {gro: off, tso: true}}}"), withNode("{rules: [{from: 10.0.0.0/8, table: 5}, {from: 10.0.0.0/8, table: main}]}")} {
 		if err := check([]byte(src)); err != nil {
 			t.Errorf("%s%v", src, err)
 		}
@@ -93,6 +93,9 @@ func TestSchemaRefuses(t *testing.T) {
 		"three ends":         "name: x\nnodes: {a: }\nlinks: [[a:x, a:y, a:z]]\n",
 		"end":                "name: x\nnodes: {a: }\nlinks: [[a:x, a]]\n",
 		"mtu":                "name: x\nnodes: {a: }\nlinks: [{ends: [a:x, a:y], mtu: 40}]\n",
+		"port by number":     withPorts("{r:in: {index: 2}}"),
+		"port's MAC":         withPorts(`{r:in: {mac: "52:54"}}`),
+		"ports as list":      withPorts("[r:in]"),
 		"link without ends":  "name: x\nnodes: {a: }\nlinks: [{mtu: 1500}]\n",
 	} {
 		if err := check([]byte(src)); err == nil {
