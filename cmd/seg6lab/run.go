@@ -48,7 +48,7 @@ with another kernel, by the same program; --place host makes that an error.`,
   seg6lab run 'headend-encap/v6*' my/case.yaml --report out
   seg6lab run --all --label '!slow'
   seg6lab run end-dt46 --kernel debian:6.1
-  seg6lab run l2vpn --port pe1:core=enp3s0f0 --port pe2:core=enp3s0f1`,
+  seg6lab run flow-l2vpn --port pe1:core=enp3s0f0 --port p:west=enp3s0f1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cases, err := chooseCases(args, f)
 			if err != nil {

@@ -29,7 +29,7 @@ bound, it is a cable between two ports of this machine; with one, it leads to
 outside equipment, and the node at its other end is not built.`,
 		Example: `  seg6lab up l2vpn
   seg6lab up ./my.yaml --name second
-  seg6lab up l2vpn --port pe1:core=enp3s0f0 --port pe2:core=0000:03:00.1
+  seg6lab up l2vpn --port pe1:core=enp3s0f0 --port p:west=0000:03:00.1
   seg6lab up chain:16 && seg6lab exec n1 -- ping -c1 2001:db8:2::2`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
