@@ -53,11 +53,18 @@ type Config struct {
 	// instruction executed (QEMU -icount shift=0): costs can be compared, and the
 	// guest runs two to three times slower. Such a guest is never a saved one.
 	CountInstructions bool
+	// CPU is the model of a guest that counts instructions, by QEMU's name;
+	// Haswell-v4 when empty. What instructions there are decides how many the
+	// kernel's copying and clearing takes.
+	CPU string
 	// NoSaved boots the kernel even if a saved guest is there, and saves none.
 	NoSaved bool
 	// BootTimeout is when a guest that has not answered is given up; 90 s.
 	BootTimeout time.Duration
 }
+
+// DefaultCPU is the model of guests that count instructions.
+const DefaultCPU = "Haswell-v4"
 
 func (c Config) withDefaults() Config {
 	if c.MemoryMB == 0 {
@@ -68,6 +75,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.BootTimeout == 0 {
 		c.BootTimeout = 90 * time.Second
+	}
+	if c.CPU == "" {
+		c.CPU = DefaultCPU
 	}
 	c.NoSaved = c.NoSaved || c.CountInstructions
 	return c

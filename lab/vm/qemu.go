@@ -87,7 +87,7 @@ func machineArgs(cfg *Config, accel Accel, ram string) []string {
 	args = append(args, nicArgs(cfg.NICs)...)
 	switch {
 	case cfg.CountInstructions:
-		args = append(args, "-accel", "tcg", "-cpu", "Haswell-v4", "-icount", "shift=0,sleep=off")
+		args = append(args, "-accel", "tcg", "-cpu", cfg.CPU, "-icount", "shift=0,sleep=off")
 	case accel == KVM:
 		args = append(args, "-accel", "kvm", "-cpu", "host")
 	default:
