@@ -81,6 +81,8 @@ type Step struct {
 	Expect []*Expect `yaml:"expect,omitempty"`
 	// SKB says what happens to the sk_buffs of the step in a node's kernel.
 	SKB []*SKB `yaml:"skb,omitempty"`
+	// Counters says what segments have counted by the end of the step.
+	Counters []*Counters `yaml:"counters,omitempty"`
 	// Within is how long to wait for what is expected, two seconds when left
 	// out, and how long nothing may arrive where nothing is expected, 200ms
 	// when left out.

@@ -152,6 +152,9 @@ func (k *compiler) step(s *Step) step {
 	for _, x := range s.SKB {
 		k.skb(x, s)
 	}
+	for _, c := range s.Counters {
+		k.counters(c)
+	}
 	for i, e := range out.expect {
 		for _, other := range out.expect[:i] {
 			if e.End == other.End && (e.Nothing || other.Nothing) {

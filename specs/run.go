@@ -162,6 +162,9 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 				err = seen
 			}
 		}
+		if err == nil {
+			err = checkCounters(ctx, l, forwarders, s)
+		}
 		r.Steps = append(r.Steps, result)
 		if err != nil {
 			err = stepError(i, s, err)

@@ -19,18 +19,23 @@ import (
 type Running struct {
 	group *errgroup.Group
 	stop  context.CancelFunc
+	nodes map[string]*forwarder.Forwarder
 }
+
+// Of is the forwarder of a node, nil where the kernel forwards.
+func (r *Running) Of(node string) *forwarder.Forwarder { return r.nodes[node] }
 
 // Start runs a forwarder for every node of the topology that has one as its
 // dataplane. When it returns, the forwarders take frames.
 func Start(l *lab.Lab, t *topology.Topology) (*Running, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Running{group: new(errgroup.Group), stop: stop}
+	r := &Running{group: new(errgroup.Group), stop: stop, nodes: make(map[string]*forwarder.Forwarder)}
 	for _, name := range forwarding(t) {
 		f, ports, err := open(l, t, name)
 		if err != nil {
 			return nil, errors.Join(err, r.Stop())
 		}
+		r.nodes[name] = f
 		r.group.Go(func() error {
 			if err := f.Run(ctx, ports); err != nil {
 				return fmt.Errorf("node %s: %w", name, err)
