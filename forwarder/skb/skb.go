@@ -23,6 +23,9 @@ const macUnset = 0xffff
 // skb_over_panic): the headers or the data would leave the buffer.
 var ErrNoRoom = errors.New("no room in the buffer")
 
+// ErrNoMemory is -ENOMEM: kmalloc has no objects of that size.
+var ErrNoMemory = errors.New("no memory")
+
 // head is the memory that clones share: the bytes from skb->head to skb->end
 // and what the kernel keeps in skb_shared_info.
 type head struct {
@@ -181,6 +184,9 @@ func (s *SKB) ExpandHead(nhead, ntail int, by Site) error {
 		return fmt.Errorf("expand head by %d and %d: %w", nhead, ntail, ErrNoRoom)
 	}
 	object := s.kernel.objectSize(len(s.head.mem) + nhead + ntail)
+	if object > maxObject {
+		return fmt.Errorf("expand head to %d bytes: %w", object, ErrNoMemory)
+	}
 	mem := make([]byte, headSize(object))
 	copied := copy(mem[nhead:], s.head.mem[:s.tail])
 	s.kernel.note(Expansion{

@@ -102,6 +102,7 @@ func TestFragments(t *testing.T) {
 func FuzzSKB(f *testing.F) {
 	f.Add([]byte{0, 20, 1, 30, 2, 5, 3, 7, 4, 0, 5, 90, 6, 14, 7, 3})
 	f.Add([]byte{0, 255, 1, 255, 8, 0, 2, 255, 9, 0, 10, 0, 5, 255})
+	f.Add(bytes.Repeat([]byte{6, 4}, 100)) // A head doubles with every expansion.
 	f.Fuzz(func(t *testing.T, program []byte) {
 		k := &skb.Kernel{InitOnAlloc: true}
 		s := k.Alloc(200)

@@ -17,6 +17,9 @@ const (
 	pageSize  = 4096
 	// maxCached is KMALLOC_MAX_CACHE_SIZE: above it kmalloc takes pages.
 	maxCached = 2 * pageSize
+	// maxObject is KMALLOC_MAX_SIZE, 1 << (MAX_PAGE_ORDER + PAGE_SHIFT): kmalloc
+	// fails above it.
+	maxObject = pageSize << 10
 )
 
 // kmallocSizes are the general caches, smallest first (kmalloc_info).
