@@ -73,6 +73,10 @@ func whole(t *testing.T, b []byte) {
 	}
 	switch binary.BigEndian.Uint16(b[12:]) {
 	case 0x86dd:
+		// 0 before hop-by-hop options says no length (ip6_rcv_core).
+		if len(b) >= 54 && b[18] == 0 && b[19] == 0 && b[20] == 0 {
+			return
+		}
 		if len(b) < 54 || int(binary.BigEndian.Uint16(b[18:]))+54 != len(b) {
 			t.Fatalf("IPv6 payload length of %x", b)
 		}

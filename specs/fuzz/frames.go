@@ -58,6 +58,9 @@ func (d draw) packet(depth int) []byte {
 	}
 	b := append(unhex(pick(d, "60000000", "6abcdef1", "60000001")), 0, 0, next, d.hopLimit())
 	binary.BigEndian.PutUint16(b[4:], uint16(len(payload)))
+	if next == 0 && d.one(8) {
+		b[4], b[5] = 0, 0 // as of a jumbogram
+	}
 	// No source is a SID: the kernel would look for a neighbour of that address,
 	// and keep its errors until it gives up.
 	b = append(b, unhex(pick(d, hostAddr, hostAddr, farAddr, segC, lostAddr), d.address())...)
