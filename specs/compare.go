@@ -21,6 +21,8 @@ type CompareOptions struct {
 	// Kernels to compare, as kernel.Resolve has them, or "host". The first is the
 	// one that the others are measured against.
 	Kernels []string
+	// Named is how the cases were named, for Comparison.Cases.
+	Named []string
 	// Args are sets of arguments for the kernel's command line. Every case runs
 	// with each; without any, once with none.
 	Args []string
@@ -28,6 +30,8 @@ type CompareOptions struct {
 
 // Comparison is what became of cases on several kernels.
 type Comparison struct {
+	// Cases are how they were named.
+	Cases   []string
 	Kernels []ComparedKernel
 	Machine Machine
 	Rows    []ComparedRow
@@ -47,7 +51,9 @@ type ComparedKernel struct {
 type ComparedRow struct {
 	Case  string
 	About string `json:",omitempty"`
-	Args  string `json:",omitempty"`
+	// Reported says where the case comes from.
+	Reported *Reported `json:",omitempty"`
+	Args     string    `json:",omitempty"`
 	// Results are in the order of the kernels.
 	Results []*Result
 }
@@ -71,14 +77,14 @@ func (o CompareOptions) Check() error {
 // all that happens there observed. The error is that of ctx, or what kept guests
 // from running at all.
 func Compare(ctx context.Context, cases []*Case, opts CompareOptions) (*Comparison, error) {
-	c := &Comparison{}
+	c := &Comparison{Cases: opts.Named}
 	args := opts.Args
 	if len(args) == 0 {
 		args = []string{""}
 	}
 	for _, a := range args {
 		for _, one := range cases {
-			c.Rows = append(c.Rows, ComparedRow{Case: one.Name, About: one.File.About, Args: a, Results: make([]*Result, len(opts.Kernels))})
+			c.Rows = append(c.Rows, ComparedRow{Case: one.Name, About: one.File.About, Reported: one.File.Reported, Args: a, Results: make([]*Result, len(opts.Kernels))})
 		}
 	}
 	for _, spec := range opts.Kernels {

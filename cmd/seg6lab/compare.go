@@ -27,8 +27,8 @@ func (f *compareFlags) add(cmd *cobra.Command) {
 
 // compare runs the cases with what the flags say, keeping frames in a directory
 // unless that is empty. How it goes is told on stderr.
-func (f *compareFlags) compare(cmd *cobra.Command, cases []*specs.Case, frames string) (*specs.Comparison, error) {
-	opts := specs.CompareOptions{Kernels: f.kernels, Args: f.kernelArgs}
+func (f *compareFlags) compare(cmd *cobra.Command, named []string, cases []*specs.Case, frames string) (*specs.Comparison, error) {
+	opts := specs.CompareOptions{Named: named, Kernels: f.kernels, Args: f.kernelArgs}
 	if err := opts.Check(); err != nil {
 		return nil, inputError{err}
 	}
@@ -83,7 +83,7 @@ what the case says of a kernel like that; 1 an expectation failed, 2 bad input,
 					return inputError{err}
 				}
 			}
-			c, err := f.compare(cmd, cases, report)
+			c, err := f.compare(cmd, args, cases, report)
 			if err != nil {
 				return err
 			}
