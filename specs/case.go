@@ -47,6 +47,8 @@ type File struct {
 	// Files are the names of files beside the case file. The commands of steps
 	// are executed in a directory with copies of them.
 	Files []string `yaml:"files,omitempty"`
+	// Cost has the instructions of the packets of a step counted.
+	Cost *Cost `yaml:"cost,omitempty"`
 	// Steps are done in order; the case ends with the first that fails.
 	Steps []*Step `yaml:"steps"`
 }

@@ -33,12 +33,20 @@ type Case struct {
 	files   []string          // files of the machine that the case is made of
 	beside  map[string][]byte // what File.Files hold
 	steps   []step
+	variant string           // of the costs
+	varied  map[string]*Case // the variants of the costs, by name
 }
 
 // Requirements names the features that the case needs from the kernel: those
 // of its topology and those that the file adds.
 func (c *Case) Requirements() []string {
 	names := append(lab.Requires(c.Topology), c.File.Requires...)
+	if c.File.Cost != nil {
+		names = append(names, featureCost)
+	}
+	for _, v := range c.varied {
+		names = append(names, lab.Requires(v.Topology)...)
+	}
 	if len(c.File.NICs) > 0 {
 		names = append(names, featureGuest)
 	}
@@ -104,6 +112,9 @@ func (c *Case) compile() error {
 	}
 	for _, s := range c.File.Steps {
 		c.steps = append(c.steps, k.step(s))
+	}
+	if c.File.Cost != nil {
+		k.cost(c.File.Cost)
 	}
 	if len(k.errs) > 0 {
 		return strictyaml.Sort(k.errs)

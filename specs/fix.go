@@ -170,7 +170,9 @@ func (x *SKB) variants() bool {
 }
 
 // variants tells whether the number depends on a fix.
-func (q *Quantity) variants() bool { return q.Unfixed != nil || q.Partly != nil || q.Fixed != nil }
+func (q *Quantity) variants() bool {
+	return q != nil && (q.Unfixed != nil || q.Partly != nil || q.Fixed != nil)
+}
 
 // on is what the number must be on a kernel with so much of the case's fix; nil
 // where nothing is expected of it.

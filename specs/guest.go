@@ -51,6 +51,7 @@ func GuestMain(ctx context.Context, r io.Reader, w io.Writer) error {
 	if err := json.NewDecoder(r).Decode(&request); err != nil {
 		return fmt.Errorf("request: %w", err)
 	}
+	counting.Store(request.Options.Counting)
 	if err := os.MkdirAll(request.Options.Frames, 0o755); err != nil {
 		return err
 	}
@@ -181,7 +182,12 @@ func (b *guestBatch) commands() bool {
 
 func (b *guestBatch) boot(ctx context.Context) error {
 	b.place = strings.TrimSpace("vm " + b.kernel.Spec + " " + b.opts.KernelArgs)
-	m, err := vm.Boot(ctx, vm.Config{Kernel: b.kernel, HostFiles: b.commands(), Append: b.opts.KernelArgs, NICs: b.cases[b.indexes[0]].vmNICs()})
+	first := b.cases[b.indexes[0]]
+	cfg := vm.Config{Kernel: b.kernel, HostFiles: b.commands(), Append: b.opts.KernelArgs, NICs: first.vmNICs()}
+	if cost := first.File.Cost; cost != nil {
+		cfg.CountInstructions, cfg.CPU = true, cost.CPU
+	}
+	m, err := vm.Boot(ctx, cfg)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -207,6 +213,7 @@ func (b *guestBatch) boot(ctx context.Context) error {
 	request.Options.Place = b.place
 	request.Options.Frames = guestDir
 	request.Options.Patience = guestPatience
+	request.Options.Counting = cfg.CountInstructions
 	pushed := make(map[string]bool)
 	for _, i := range b.indexes {
 		c := b.cases[i]

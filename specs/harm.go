@@ -68,5 +68,5 @@ func (c *Case) harmful() bool { return slices.Contains(c.File.Requires, featureG
 // lonely tells whether the case may leave the kernel other than it was for those
 // that come after it: it gets a guest of its own.
 func (c *Case) lonely() bool {
-	return slices.Contains(c.File.Requires, lwtunnelHooks) || c.harmful() || len(c.File.NICs) > 0
+	return slices.Contains(c.File.Requires, lwtunnelHooks) || c.File.Cost != nil || c.harmful() || len(c.File.NICs) > 0
 }

@@ -243,7 +243,39 @@ func loadRow(doc *strictyaml.Doc, row row, from source) (*Case, error) {
 	if err := c.readFiles(from); err != nil {
 		return nil, err
 	}
-	return c, c.compile()
+	if err := c.compile(); err != nil {
+		return nil, err
+	}
+	return c, c.vary(from)
+}
+
+// vary makes the variants of the case's costs.
+func (c *Case) vary(from source) error {
+	if c.File.Cost == nil {
+		return nil
+	}
+	c.varied = make(map[string]*Case)
+	for name, overlay := range c.File.Cost.Variants {
+		t, _, err := loadTopology(c.File.Topology, c.path, from)
+		if err != nil {
+			return err
+		}
+		for _, o := range []map[string]*topology.Node{c.File.With, overlay} {
+			if err := t.Merge(o); err != nil {
+				return err
+			}
+		}
+		if err := t.Validate(); err != nil {
+			return err
+		}
+		v := *c
+		v.Topology, v.variant, v.varied, v.steps = t, name, nil, nil
+		if err := v.compile(); err != nil {
+			return err
+		}
+		c.varied[name] = &v
+	}
+	return nil
 }
 
 // Validate checks a case or topology file.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -44,6 +45,8 @@ type Result struct {
 	// Unobserved says why no sk_buff was observed although Options.Observe
 	// asked for it.
 	Unobserved string `json:",omitempty"`
+	// Cost is what packets cost, where the case has it counted.
+	Cost *CostResult `json:",omitempty"`
 	// Steps tell what was sent and what arrived, as packet expressions.
 	Steps []StepResult `json:",omitempty"`
 }
@@ -158,8 +161,16 @@ func WriteJUnit(w io.Writer, results []*Result) error {
 	return err
 }
 
-// WriteReport puts junit.xml and results.json into a directory.
+// WriteReport puts junit.xml and results.json into a directory, and what was
+// sampled of cases with costs.
 func WriteReport(dir string, results []*Result) error {
+	for _, r := range results {
+		if r.Cost != nil {
+			if err := r.Cost.WriteProfiles(dir, r.Case+" "+strings.TrimPrefix(r.Place, "vm ")); err != nil {
+				return err
+			}
+		}
+	}
 	err := writeFile(filepath.Join(dir, "junit.xml"), func(w io.Writer) error { return WriteJUnit(w, results) })
 	if err != nil {
 		return err

@@ -57,7 +57,11 @@ type Options struct {
 	// speaks of, and keeps the frames that arrive in the result.
 	Observe bool
 
-	discard bool // keep no frames
+	// Counting says that the clock of this machine counts instructions.
+	Counting bool
+
+	discard bool                 // keep no frames
+	after   func(*lab.Lab) error // what to do when all steps held and nothing observes any more
 }
 
 // framesDir makes the directory for captured frames.
@@ -81,7 +85,11 @@ func Run(ctx context.Context, c *Case, opts Options) *Result {
 	if r.Place == "" {
 		r.Place = "host"
 	}
-	err := run(ctx, c, opts, r)
+	do := run
+	if c.File.Cost != nil {
+		do = runCost
+	}
+	err := do(ctx, c, opts, r)
 	r.Seconds = seconds(start)
 	var (
 		notMet   *notMetError
@@ -177,6 +185,12 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 	// A capture that lost frames proves nothing.
 	if err := ends.capture.Close(); err != nil {
 		return err
+	}
+	if opts.after != nil {
+		watch.close()
+		if err := opts.after(l); err != nil {
+			return err
+		}
 	}
 	return keepFrames(ends, c, opts, r, nil)
 }

@@ -138,6 +138,7 @@ func (row *ComparedRow) lines() []line {
 	if fix {
 		lines = append(lines, fixes)
 	}
+	lines = append(lines, row.costLines()...)
 	lines = append(lines, row.measuredLines()...)
 	return append(lines, row.frameLines()...)
 }

@@ -296,6 +296,11 @@ func (p *printer) done(r *specs.Result) {
 			}
 		}
 	}
+	if r.Cost != nil && len(r.Cost.Variants) > 0 {
+		var table strings.Builder
+		r.Cost.WriteText(&table) // a strings.Builder takes all
+		fmt.Fprintf(p.w, "    %s\n", strings.ReplaceAll(strings.TrimRight(table.String(), "\n"), "\n", "\n    "))
+	}
 	if r.Failure != "" {
 		fmt.Fprintf(p.w, "    %s\n", strings.ReplaceAll(r.Failure, "\n", "\n    "))
 	}

@@ -26,7 +26,8 @@ func (s Stacks) Total() int {
 }
 
 // Inclusive is the number of samples with the function anywhere on the stack.
-// Clones that the compiler made of it, NAME.suffix, are the function too.
+// Clones that the compiler made of it, NAME.suffix, are the function too, and so are
+// x86's alternatives of memset and memcpy, NAME_orig and NAME_erms.
 func (s Stacks) Inclusive(function string) int {
 	total := 0
 	for stack, n := range s {
@@ -37,10 +38,10 @@ func (s Stacks) Inclusive(function string) int {
 	return total
 }
 
-// is tells whether a symbol is a function or a part of it (func.isra.0, func.cold).
+// is tells whether a symbol is a function, a part or an alternative of it.
 func is(symbol, function string) bool {
 	rest, ok := strings.CutPrefix(symbol, function)
-	return ok && (rest == "" || rest[0] == '.')
+	return ok && (rest == "" || rest[0] == '.' || rest == "_orig" || rest == "_erms")
 }
 
 // Below keeps the part of the stacks under a function; those without it are left out.

@@ -73,16 +73,17 @@ func (s *symbols) name(address uint64, isReturn bool) string {
 	if isReturn {
 		address--
 	}
-	i, found := slices.BinarySearch(s.at, address)
-	if !found {
-		i--
-	}
-	if i < 0 {
+	i, _ := slices.BinarySearch(s.at, address+1)
+	if i--; i < 0 {
 		return fmt.Sprintf("%#x", address)
 	}
-	// Of several names of one address the first is the function's own.
-	for i > 0 && s.at[i-1] == s.at[i] {
-		i--
+	// Of several names of one address the shortest is the one that people use:
+	// memset is __memset, too.
+	at, name := s.at[i], s.names[i]
+	for ; i >= 0 && s.at[i] == at; i-- {
+		if len(s.names[i]) <= len(name) {
+			name = s.names[i]
+		}
 	}
-	return s.names[i]
+	return name
 }
