@@ -235,6 +235,19 @@ func TestKernelAgrees(t *testing.T) {
 			withSRH(toRouter, "2b", "29 04 02 01 01 00 0000"+segC+segB, inner),
 			withSRH(toRouter, "3c", "2b 00 9e04 00000000"+end("01", "01"), inner),
 		}},
+		{name: "fragments to the router, and errors about some", frames: []string{
+			etherIn + "60000000 0018 2c 40" + host + toRouter + "1100 0000 00000007" + udp,
+			etherIn + "60000000 000c 2c 40" + host + toRouter + "1100 0001 00000007" + "04d2 0009", // the UDP header cut
+			etherIn + "60000000 000f 2c 40" + host + toRouter + "3a00 0001 00000007" + "80000000000000",
+			etherIn + "60000000 0008 2c 40" + host + toRouter + "8f00 0001 00000007",
+			etherIn + "60000000 0004 2c 40" + host + toRouter + "1100 0000",
+			etherIn + "60000000 0000 00 40" + host + toRouter + "2c00 0104 00000000 1100 0000 00000007" + udp,
+			etherIn + "60000000 0008 2c 40" + host + "30010db8000000000000000000000001" + "3a00 0009 00000007",
+			etherIn + "60000000 0009 2c 40" + host + "30010db8000000000000000000000001" + "3a00 0009 00000007 01",
+			etherIn + "60000000 0008 2c 40" + host + "30010db8000000000000000000000001" + "3a00 0001 00000007",
+			etherIn + "60000000 0009 2c 40" + host + "30010db8000000000000000000000001" + "3a00 0001 00000007 01",
+			etherIn + "60000000 0008 3a 40" + host + "30010db8000000000000000000000001" + "0100 0000 00000000",
+		}},
 		{name: "HMAC that is wrong", routes: []forwarder.Route{
 			localRoute("fc00:b:1::/48", forwarder.Local{Action: "End", Flavors: []string{"next-csid"}}),
 			localRoute("fc00:b::1/128", forwarder.Local{Action: "End"}),

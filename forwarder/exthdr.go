@@ -77,6 +77,34 @@ func findHeader(b []byte, target int, skipDone bool) (proto byte, off int, ok bo
 	}
 }
 
+// skipExtensions is ipv6_skip_exthdr over a packet from its IPv6 header on: the
+// protocol and offset of the upper-layer header, or of the header of a fragment that
+// is not the first; and the offset field of a fragment. It is false when the
+// packet ends before that, or has no next header.
+func skipExtensions(b []byte) (proto byte, off int, fragment uint16, ok bool) {
+	proto, off = b[6], ipv6Len
+	for isExtension(proto) {
+		if proto == protoNone || off+2 > len(b) {
+			return 0, 0, 0, false
+		}
+		length := (int(b[off+1]) + 1) * 8
+		switch proto {
+		case protoFragment:
+			if off+4 > len(b) {
+				return 0, 0, 0, false
+			}
+			if fragment = binary.BigEndian.Uint16(b[off+2:]); fragment&^7 != 0 {
+				return proto, off, fragment, true
+			}
+			length = 8
+		case protoAuth:
+			length = (int(b[off+1]) + 2) * 4
+		}
+		proto, off = b[off], off+length
+	}
+	return proto, off, fragment, true
+}
+
 // segmentRouting is seg6_get_srh: the SRH of the packet and its offset from
 // the IPv6 header, nil without a valid one.
 func (w *Worker) segmentRouting(p *packet, skipDone bool) (srh.View, int) {

@@ -15,6 +15,7 @@ const (
 	icmp6PortUnreachable = 4
 	icmp6UnknownHeader   = 1
 	icmp6UnknownOption   = 2
+	icmp6IncompleteChain = 3 // RFC 7112 section 5
 )
 
 // unreachability says why a packet cannot go on, for both families.
@@ -105,9 +106,12 @@ func (w *Worker) allow6(r *packet) bool {
 
 // ineligible6 is is_ineligible: b is an ICMPv6 error itself, or may be one.
 func ineligible6(b []byte) bool {
-	proto, off, ok := findHeader(b, anyUpper, false)
-	if !ok || proto != protoICMPv6 {
+	proto, off, fragment, ok := skipExtensions(b)
+	switch {
+	case !ok || proto != protoICMPv6:
 		return false
+	case off >= len(b):
+		return fragment == 0
 	}
-	return off >= len(b) || b[off]&0x80 == 0
+	return b[off]&0x80 == 0
 }

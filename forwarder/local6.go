@@ -63,19 +63,20 @@ func (w *Worker) deliver6(p *packet, d *dst) bool {
 // packet goes on (RFC 6946), a malformed one is reported, others are dropped.
 func (w *Worker) fragment6(p *packet, off int) bool {
 	b := p.bytes()
-	if off+8 > len(b) {
+	if p.fragmented || binary.BigEndian.Uint16(b[4:]) == 0 || off+8 > len(b) {
+		w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off))
 		return w.drop(dropMalformed)
 	}
 	field := binary.BigEndian.Uint16(b[off+2:])
 	end := int(field&^7) + len(b) - off - 8
 	switch {
-	case p.fragmented:
-		w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off))
 	case field&^6 == 0:
 		p.fragmented = true
 		p.nhoff = off
 		p.transport += 8
 		return true
+	case incomplete(b):
+		w.icmp6Error(p, icmp6ParameterProblem, icmp6IncompleteChain, 0)
 	case end > 0xffff:
 		w.icmp6Error(p, icmp6ParameterProblem, 0, uint32(off+2))
 	case field&1 != 0 && end%8 != 0:
@@ -84,6 +85,24 @@ func (w *Worker) fragment6(p *packet, off int) bool {
 		return false
 	}
 	return w.drop(dropNotOurs)
+}
+
+// incomplete is ipv6frag_thdr_truncated: a first fragment without all headers up
+// to that of the upper layer (RFC 8200 section 4.5).
+func incomplete(b []byte) bool {
+	proto, off, fragment, ok := skipExtensions(b)
+	if !ok || fragment&^7 != 0 {
+		return false
+	}
+	switch proto {
+	case protoTCP:
+		off += 20
+	case protoUDP, protoICMPv6:
+		off += 8
+	default:
+		off++
+	}
+	return off > len(b)
 }
 
 // rplRouting is the routing type of RFC 6554.
