@@ -63,9 +63,9 @@ func TestOtherJudges(t *testing.T) {
 	for _, path := range hotPaths() {
 		for _, s := range through(newRouter(t, path.config()), 0, bytesOf(t, path.in)) {
 			names = append(names, path.name)
-			fmt.Fprintf(&hexes, "%x\n", s.frame)
-			info := gopacket.CaptureInfo{CaptureLength: len(s.frame), Length: len(s.frame)}
-			if err := capture.WritePacket(info, s.frame); err != nil {
+			fmt.Fprintf(&hexes, "%x\n", s.Frame)
+			info := gopacket.CaptureInfo{CaptureLength: len(s.Frame), Length: len(s.Frame)}
+			if err := capture.WritePacket(info, s.Frame); err != nil {
 				t.Fatal(err)
 			}
 		}
