@@ -127,8 +127,12 @@ func Down(name string) error {
 	if err != nil {
 		return err
 	}
-	had := len(l.Nodes) + len(records(name))
+	had := len(l.Nodes)
 	err = l.Down()
+	for _, r := range records(name) { // of nodes that are gone
+		err = errors.Join(err, r.Release())
+		had++
+	}
 	stubs, _ := filepath.Glob(filepath.Join(netnsDir, netnsName(name, "*")))
 	for _, path := range stubs {
 		if isStub(filepath.Base(path)) {

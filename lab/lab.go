@@ -164,7 +164,7 @@ func (l *Lab) Down() error {
 			inodes = append(inodes, ino)
 		}
 	}
-	err := errors.Join(killProcessesIn(inodes), releasePorts(l.Name))
+	err := errors.Join(killProcessesIn(inodes), l.releasePorts())
 	for name, n := range l.Nodes {
 		n.close()
 		err = errors.Join(err, removeNetns(n.Netns))

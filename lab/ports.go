@@ -132,11 +132,14 @@ func records(lab string) []*port.Record {
 	return own
 }
 
-// releasePorts gives the ports of a lab back.
-func releasePorts(lab string) error {
+// releasePorts gives the ports of the lab's nodes back: only those, as another lab
+// may have the name.
+func (l *Lab) releasePorts() error {
 	var errs []error
-	for _, r := range records(lab) {
-		errs = append(errs, r.Release())
+	for _, r := range records(l.Name) {
+		if l.Nodes[r.Node] != nil {
+			errs = append(errs, r.Release())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -211,11 +211,17 @@ restored. A port that is missing keeps its record until it is there again.`,
 					errs = append(errs, inputError{fmt.Errorf("port %s stays: process %d uses lab %s (--force takes it all the same)", r.Port(), pid, r.Lab)})
 					continue
 				}
-				release := r.Release
 				if forget {
-					release = r.Forget
-				}
-				if err := release(); err != nil {
+					gone, err := r.Forget()
+					if gone != nil {
+						// That is what was asked for.
+						fmt.Fprintf(cmd.ErrOrStderr(), "seg6lab: forgotten: %v\n", gone)
+					}
+					errs = append(errs, err)
+					if gone != nil || err != nil {
+						continue
+					}
+				} else if err := r.Release(); err != nil {
 					errs = append(errs, err)
 					continue
 				}

@@ -293,12 +293,9 @@ func (r *Record) release() error {
 }
 
 // Forget gives a port back as far as that goes, and removes the record in any case.
-func (r *Record) Forget() error {
-	err := r.Release()
-	if e := r.remove(); e != nil {
-		return errors.Join(err, e)
-	}
-	return err
+// lost says what could not be restored; err, why the record is still there.
+func (r *Record) Forget() (lost, err error) {
+	return r.Release(), r.remove()
 }
 
 // place is where a bound port is.

@@ -280,6 +280,20 @@ func routeWithIndex(m []byte, was, now int) []byte {
 	})
 }
 
+// agedRoute is a route some seconds later. It is gone when its time is over.
+func agedRoute(m []byte, seconds uint32) (_ []byte, alive bool) {
+	alive = true
+	m = rebuild(m, unix.SizeofRtMsg, func(a attribute) (attribute, bool) {
+		if a.kind == rtaExpires {
+			left := native.Uint32(a.value)
+			alive = left > seconds
+			a = uint32Attribute(a.kind, left-min(left, seconds))
+		}
+		return a, true
+	})
+	return m, alive
+}
+
 // timelessRoute is a route without the time at which it ends.
 func timelessRoute(m []byte) []byte {
 	return rebuild(m, unix.SizeofRtMsg, func(a attribute) (attribute, bool) { return a, a.kind != rtaExpires })

@@ -202,12 +202,20 @@ var aspects = []aspect{
 			func(s *Settings, v *ethtool.Coalesce) { v.Cmd = 0; s.Coalesce = v }),
 		of:  func(s *Settings) any { return s.Coalesce },
 		set: func(d *dev, was, _ *Settings) error { _, err := d.tool.SetCoalesce(d.name, *was.Coalesce); return err },
+		same: func(was, now *Settings) bool {
+			return reflect.DeepEqual(steady(was.Coalesce), steady(now.Coalesce))
+		},
 	}, {
 		name: "pause frames",
 		read: driver(func(d *dev) (ethtool.Pause, error) { return d.tool.GetPause(d.name) },
 			func(s *Settings, v *ethtool.Pause) { v.Cmd = 0; s.Pause = v }),
 		of:  func(s *Settings) any { return s.Pause },
 		set: func(d *dev, was, _ *Settings) error { _, err := d.tool.SetPause(d.name, *was.Pause); return err },
+		// Of what is negotiated, drivers tell the outcome, which needs a link.
+		same: func(was, now *Settings) bool {
+			negotiated := func(s *Settings) bool { return s.Pause != nil && s.Pause.Autoneg != 0 }
+			return negotiated(was) && negotiated(now) || reflect.DeepEqual(was.Pause, now.Pause)
+		},
 	}, {
 		name: "offloads",
 		read: driver(func(d *dev) (map[string]bool, error) { return d.tool.Features(d.name) },
@@ -286,6 +294,21 @@ var aspects = []aspect{
 		set:  setRoutes,
 		same: func(was, now *Settings) bool { return len(missingRoutes(was, now)) == 0 },
 	},
+}
+
+// steady is a coalescing without what an adaptive one changes on its own.
+func steady(c *ethtool.Coalesce) *ethtool.Coalesce {
+	if c == nil {
+		return nil
+	}
+	own := *c
+	if c.UseAdaptiveRxCoalesce != 0 {
+		own.RxCoalesceUsecs, own.RxMaxCoalescedFrames = 0, 0
+	}
+	if c.UseAdaptiveTxCoalesce != 0 {
+		own.TxCoalesceUsecs, own.TxMaxCoalescedFrames = 0, 0
+	}
+	return &own
 }
 
 // readSettings reads the settings of a device of the namespace of the calling
@@ -469,9 +492,8 @@ func missing(was, now []Item, adapt func([]byte) ([]byte, bool), plain func([]by
 }
 
 func missingAddresses(was, now *Settings) []Item {
-	seconds := uint32((now.At - was.At) / int64(time.Second))
 	return missing(was.Addresses, now.Addresses, func(m []byte) ([]byte, bool) {
-		return aged(withIndex(m, was.Index, now.Index), seconds)
+		return aged(withIndex(m, was.Index, now.Index), was.secondsUntil(now))
 	}, ageless)
 }
 
@@ -505,8 +527,13 @@ func missingNeighbours(was, now *Settings) []Item {
 
 func missingRoutes(was, now *Settings) []Item {
 	return missing(was.Routes, now.Routes, func(m []byte) ([]byte, bool) {
-		return routeWithIndex(m, was.Index, now.Index), true
+		return agedRoute(routeWithIndex(m, was.Index, now.Index), was.secondsUntil(now))
 	}, timelessRoute)
+}
+
+// secondsUntil is the time from one reading to a later one.
+func (was *Settings) secondsUntil(now *Settings) uint32 {
+	return uint32((now.At - was.At) / int64(time.Second))
 }
 
 // setRoutes adds routes. Some need others to be there, or an IPv6 address that the

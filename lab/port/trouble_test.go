@@ -104,8 +104,8 @@ func TestMissing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	records, _ := Records()
-	if err := records[0].Forget(); !errors.As(err, &missing) {
-		t.Errorf("got %v", err)
+	if lost, err := records[0].Forget(); !errors.As(lost, &missing) || err != nil {
+		t.Errorf("got %v, %v", lost, err)
 	}
 	b.nothingLeft()
 	b.ip("ip link show dev p0 | grep -q 'mtu 1444'")
