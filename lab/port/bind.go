@@ -295,7 +295,11 @@ func (r *Record) release() error {
 // Forget gives a port back as far as that goes, and removes the record in any case.
 // lost says what could not be restored; err, why the record is still there.
 func (r *Record) Forget() (lost, err error) {
-	return r.Release(), r.remove()
+	if lost = r.Release(); lost != nil {
+		// Where it can be reached, nothing is to speak of the record any more.
+		r.atHome(func(index int) error { return here.LinkSetAlias(device(index), r.Settings.Alias) })
+	}
+	return lost, r.remove()
 }
 
 // place is where a bound port is.

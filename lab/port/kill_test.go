@@ -35,6 +35,12 @@ func die(at string) {
 		}
 	case "release":
 		err = b.release()
+	case "list":
+		var why string
+		if why, err = refusedFor(where); err == nil {
+			fmt.Println(why)
+			os.Exit(0)
+		}
 	}
 	fmt.Printf("%s did not reach %q: %v\n", do, where, err)
 	os.Exit(1)

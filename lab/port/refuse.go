@@ -1,11 +1,13 @@
 package port
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -80,8 +82,35 @@ func lookAround() (*surroundings, error) {
 	return s, nil
 }
 
-// sessions finds the devices that SSH uses: that of this session by the
-// environment, and those of established connections to port 22.
+// connections are the SSH connections that this process was called through, by the
+// environments of it and its ancestors: sudo takes the variable away.
+func connections() []string {
+	found := []string{os.Getenv("SSH_CONNECTION")}
+	for pid := os.Getppid(); pid > 1; {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			break
+		}
+		for v := range strings.SplitSeq(string(environ), "\x00") {
+			if c, ok := strings.CutPrefix(v, "SSH_CONNECTION="); ok {
+				found = append(found, c)
+			}
+		}
+		// The name of the program, in parentheses, may have any letter in it.
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if err != nil || len(fields) < 2 {
+			break
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			break
+		}
+	}
+	return found
+}
+
+// sessions finds the devices that SSH uses: that of this session, and those of
+// established connections to port 22.
 func (s *surroundings) sessions(own map[netip.Addr]int) error {
 	add := func(local, remote netip.Addr) {
 		local, remote = local.Unmap().WithZone(""), remote.Unmap().WithZone("")
@@ -96,8 +125,12 @@ func (s *surroundings) sessions(own map[netip.Addr]int) error {
 			s.ssh[routes[0].LinkIndex] = remote.String()
 		}
 	}
-	// SSH_CONNECTION: client address, client port, server address, server port.
-	if f := strings.Fields(os.Getenv("SSH_CONNECTION")); len(f) == 4 {
+	for _, c := range connections() {
+		// Client address, client port, server address, server port.
+		f := strings.Fields(c)
+		if len(f) != 4 {
+			continue
+		}
 		remote, e1 := netip.ParseAddr(f[0])
 		local, e2 := netip.ParseAddr(f[2])
 		if e1 == nil && e2 == nil {

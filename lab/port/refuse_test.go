@@ -3,6 +3,8 @@ package port
 import (
 	"errors"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -66,6 +68,19 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// refusedFor says why the port of a name is refused.
+func refusedFor(name string) (string, error) {
+	f, err := List(true)
+	if err != nil {
+		return "", err
+	}
+	p, err := choose(f, &topology.Port{Name: name})
+	if err != nil {
+		return "", err
+	}
+	return strings.Join(p.Refused, "; "), nil
+}
+
 // TestSSH: the device that an SSH session uses, by the environment and by its
 // connection.
 func TestSSH(t *testing.T) {
@@ -73,15 +88,11 @@ func TestSSH(t *testing.T) {
 	b.ip(`ip link set p0 up; ip addr add 192.0.2.1/24 dev p0; ip addr add 198.51.100.1/24 dev cable`)
 	refused := func() string {
 		t.Helper()
-		f, err := List(true)
+		why, err := refusedFor("p0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := choose(f, &topology.Port{Name: "p0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Join(p.Refused, "; ")
+		return why
 	}
 	if why := refused(); why != "" {
 		t.Errorf("refused: %s", why)
@@ -96,6 +107,17 @@ func TestSSH(t *testing.T) {
 		t.Errorf("refused: %s", why)
 	}
 	t.Setenv("SSH_CONNECTION", "")
+
+	// So it is where sudo took the variable away.
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `env -u SSH_CONNECTION "$0"; true`, self)
+	cmd.Env = append(os.Environ(), "SSH_CONNECTION=203.0.113.5 50000 192.0.2.1 2222", dieAt+"=list p0")
+	if out, err := cmd.Output(); err != nil || string(out) != "carries an SSH session from 203.0.113.5\n" {
+		t.Errorf("in a child: %q, %v", out, err)
+	}
 
 	// A connection to port 22 of an address of the port, from this machine itself.
 	l, err := net.Listen("tcp", "192.0.2.1:22")

@@ -325,8 +325,10 @@ func readSettings(index int) (*Settings, error) {
 			return nil, fmt.Errorf("read its %s: %w", a.name, err)
 		}
 	}
-	// Only the user's alias, not our mark.
-	s.Alias = d.link.Attrs().Alias
+	// A mark is there where somebody deleted the record.
+	if alias := d.link.Attrs().Alias; !strings.HasPrefix(alias, markPrefix) {
+		s.Alias = alias
+	}
 	return s, nil
 }
 
