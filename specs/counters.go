@@ -80,6 +80,13 @@ func checkCounters(ctx context.Context, l *lab.Lab, forwarders *dataplane.Runnin
 	return nil
 }
 
+// counters writes what iproute2 must say that a segment has counted.
+func (s *scripter) counters(c *Counters) {
+	expected, _ := c.against(forwarder.Counters{})
+	s.command(&Command{Node: c.Node, Output: expected,
+		Command: fmt.Sprintf("ip -s -6 route show %s | grep -ow '%s'", c.SID, expected)})
+}
+
 // against compares what was counted with what is expected, which it puts into
 // words.
 func (c *Counters) against(have forwarder.Counters) (expected string, differs bool) {
