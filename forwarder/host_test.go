@@ -106,7 +106,7 @@ func TestHostOnTAP(t *testing.T) {
 	guard := time.AfterFunc(10*time.Second, source.Stop)
 	defer guard.Stop()
 	for answered := false; !answered; {
-		if err := source.Receive(func(frame []byte) {
+		if err := source.Queues()[0].Receive(func(frame []byte) {
 			answered = answered || bytes.HasSuffix(frame, []byte("answer")) && binary.BigEndian.Uint16(frame[54+2:]) == 1234
 		}); err != nil {
 			t.Fatal(err)

@@ -14,33 +14,41 @@ import (
 )
 
 // Run forwards between the ports, which stand in the order of port numbers,
-// until the context ends or a port fails. Each port is read by one goroutine
-// with a thread of its own, which forwards and sends what it read before it
-// reads on. Run closes the ports.
+// until the context ends or a port fails. Each queue of a port is read by one
+// goroutine with a thread of its own, which forwards and sends what it read before
+// it reads on. Run closes the ports.
 func (f *Forwarder) Run(ctx context.Context, ports []port.Port) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wantProcs(len(ports))
-	defer wantProcs(-len(ports))
-	errs := make([]error, len(ports)+1)
+	type way struct {
+		port  int
+		queue port.Queue
+	}
+	var ways []way
+	for i, p := range ports {
+		for _, q := range p.Queues() {
+			ways = append(ways, way{i, q})
+		}
+	}
+	wantProcs(len(ways))
+	defer wantProcs(-len(ways))
+	errs := make([]error, len(ways)+2)
 	var wait sync.WaitGroup
 	if len(ports) != len(f.ports) {
-		errs[0] = fmt.Errorf("forwarder: %d ports for %d devices", len(ports), len(f.ports))
+		errs[len(ways)+1] = fmt.Errorf("forwarder: %d ports for %d devices", len(ports), len(f.ports))
 		cancel()
 	}
-	for i := range ports {
+	for i, way := range ways {
 		wait.Go(func() {
 			defer cancel()
 			if ctx.Err() == nil {
-				errs[i] = f.serve(i, ports)
+				errs[i] = f.serve(way.port, way.queue, ports)
 			}
 		})
 	}
 	wait.Go(func() {
 		defer cancel()
-		if err := f.tick(ctx, ports); err != nil {
-			errs[len(ports)] = err
-		}
+		errs[len(ways)] = f.tick(ctx, ports)
 	})
 	<-ctx.Done()
 	for _, p := range ports {
@@ -94,7 +102,8 @@ func (s *senders) flush() error {
 	return s.err
 }
 
-func (f *Forwarder) serve(index int, ports []port.Port) error {
+// serve forwards what one queue of a port receives.
+func (f *Forwarder) serve(index int, queue port.Queue, ports []port.Port) error {
 	runtime.LockOSThread()
 	// A thread of the batch class does not interrupt whoever sends to the port,
 	// so it finds more frames at a time. Refused, it is only slower. The thread
@@ -108,7 +117,7 @@ func (f *Forwarder) serve(index int, ports []port.Port) error {
 	out := Out(s.out)
 	take := func(frame []byte) { w.Input(index, frame, out) }
 	for {
-		if err := ports[index].Receive(take); err != nil {
+		if err := queue.Receive(take); err != nil {
 			if errors.Is(err, port.ErrStopped) {
 				return nil
 			}

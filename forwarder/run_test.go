@@ -33,7 +33,7 @@ func TestRun(t *testing.T) {
 	guard := time.AfterFunc(10*time.Second, core.Stop)
 	defer guard.Stop()
 	want := bytesOf(t, etherOut, "6abcdef1 0038 29 3f", tunsrc, segB, inner)
-	if err := core.Receive(func(got []byte) {
+	if err := core.Queues()[0].Receive(func(got []byte) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("got %x, want %x", got, want)
 		}

@@ -96,7 +96,7 @@ func passOn(ctx context.Context, ports []port.Port) error {
 			var failed error
 			take := func(frame []byte) { failed = s.Send(frame) }
 			for failed == nil {
-				if err := ports[0].Receive(take); err != nil {
+				if err := ports[0].Queues()[0].Receive(take); err != nil {
 					return nil // It was stopped.
 				}
 				if err := s.Flush(); err != nil {

@@ -34,6 +34,8 @@ func (m *memory) Close() error {
 	return nil
 }
 
+func (m *memory) Queues() []Queue { return []Queue{m} }
+
 func (m *memory) Receive(take func([]byte)) error {
 	select {
 	case <-m.closed:

@@ -141,6 +141,9 @@ const (
 	blockFirst  = 16
 )
 
+// Queues is one: the socket has the frames of all queues of the device.
+func (p *packet) Queues() []Queue { return []Queue{p} }
+
 // Receive takes one block of the ring.
 func (p *packet) Receive(take func([]byte)) error {
 	p.receiving.Lock()

@@ -18,18 +18,25 @@ var ErrStopped = errors.New("port is stopped")
 
 // Port is one end of a link.
 type Port interface {
-	// Receive waits for frames and hands them to take, which may keep none:
-	// their memory is used again. It returns after a batch. Only one goroutine
-	// may receive.
-	Receive(take func(frame []byte)) error
+	// Queues are the ways in, of which each has the frames that the others have
+	// not: those that the device spreads over its receive queues.
+	Queues() []Queue
 	// Sender is a way out of the port for one goroutine.
 	Sender() (Sender, error)
 	// Stop ends a Receive that waits, and every later one.
 	Stop()
 	// Close gives everything back. The senders must be done.
 	Close() error
-	// String says what the port is: its kind and its device.
+	// String says what the port is: its kind and its device, and with AF_XDP
+	// whether frames are copied and how many queues are served.
 	String() string
+}
+
+// Queue is a way in. Only one goroutine may receive from it.
+type Queue interface {
+	// Receive waits for frames and hands them to take, which may keep none:
+	// their memory is used again. It returns after a batch.
+	Receive(take func(frame []byte)) error
 }
 
 // Sender sends in batches. It belongs to one goroutine.

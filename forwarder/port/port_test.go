@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func exchange(t *testing.T, a, b port.Port) {
 	guard := time.AfterFunc(10*time.Second, b.Stop)
 	defer guard.Stop()
 	for len(got) < len(want) {
-		if err := b.Receive(func(f []byte) {
+		if err := b.Queues()[0].Receive(func(f []byte) {
 			if bytes.Equal(f[12:14], []byte{0x88, 0xb5}) {
 				got = append(got, bytes.Clone(f))
 			}
@@ -91,6 +92,69 @@ func testDevices(t *testing.T, kind port.Kind) {
 			t.Error("a device that does not exist was opened")
 		}
 	})
+}
+
+// TestQueues: each queue of a device is served, and what is sent on one is received
+// on the other end's queue of the same number, as a veth does with native XDP.
+func TestQueues(t *testing.T) {
+	for _, row := range []struct{ receive, transmit int }{{3, 3}, {3, 1}} {
+		t.Run(fmt.Sprintf("%d,%d", row.receive, row.transmit), func(t *testing.T) {
+			inNamespace(t, func() { testQueues(t, row.receive, row.transmit) })
+		})
+	}
+}
+
+func testQueues(t *testing.T, receive, transmit int) {
+	v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: "d", PeerNumTxQueues: uint32(transmit), PeerNumRxQueues: uint32(receive)}
+	v.Name, v.NumTxQueues, v.NumRxQueues = "c", transmit, receive
+	if err := netlink.LinkAdd(v); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"c", "d"} {
+		l, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetUp(l)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, d := open(t, "c", port.XDPNative), open(t, "d", port.XDPNative)
+	want := "(copy, 1 queue)"
+	if receive > 1 {
+		want = fmt.Sprintf("(copy, %d queues)", receive)
+	}
+	if !strings.HasSuffix(d.String(), want) {
+		t.Errorf("the port is %s, want %s", d, want)
+	}
+	guard := time.AfterFunc(10*time.Second, d.Stop)
+	defer guard.Stop()
+	for i := range receive {
+		s, err := c.Sender()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := frame(100 + i)
+		if err := errors.Join(s.Send(want), s.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		on := i % min(receive, transmit)
+		for found := false; !found; {
+			if err := d.Queues()[on].Receive(func(f []byte) {
+				if bytes.Equal(f[12:14], want[12:14]) {
+					found = true
+					if !bytes.Equal(f, want) {
+						t.Errorf("queue %d: got %x, want %x", on, f, want)
+					}
+				}
+			}); err != nil {
+				t.Fatalf("queue %d: %v", on, err)
+			}
+		}
+	}
+	if err := errors.Join(c.Close(), d.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestPartialChecksum: the kernel leaves the checksum of what its sockets send to
@@ -138,7 +202,7 @@ func TestPartialChecksum(t *testing.T) {
 			}
 			conn.Close()
 			for found := false; !found; {
-				if err := b.Receive(func(f []byte) {
+				if err := b.Queues()[0].Receive(func(f []byte) {
 					if !bytes.HasSuffix(f, []byte(row.payload)) {
 						return
 					}
@@ -169,7 +233,7 @@ func TestPartialChecksum(t *testing.T) {
 func stops(t *testing.T, p port.Port) {
 	t.Helper()
 	done := make(chan error)
-	go func() { done <- p.Receive(func([]byte) {}) }()
+	go func() { done <- p.Queues()[0].Receive(func([]byte) {}) }()
 	p.Stop()
 	for range 2 {
 		select {
@@ -180,7 +244,7 @@ func stops(t *testing.T, p port.Port) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("%s: Stop did not end Receive", p)
 		}
-		go func() { done <- p.Receive(func([]byte) {}) }()
+		go func() { done <- p.Queues()[0].Receive(func([]byte) {}) }()
 	}
 	<-done
 }

@@ -69,6 +69,8 @@ func (t *tap) Close() error {
 	return errors.Join(errs...)
 }
 
+func (t *tap) Queues() []Queue { return []Queue{t} }
+
 func (t *tap) Receive(take func([]byte)) error {
 	t.receiving.Lock()
 	defer t.receiving.Unlock()

@@ -4,31 +4,42 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 )
 
 // xdpMaxMTU keeps a frame within one chunk of the packet memory.
 const xdpMaxMTU = chunk - 256 - 14 - 4
 
-// xdp is a device behind an AF_XDP socket on its queue 0: copy mode where the
-// driver has nothing better. Frames that it takes are seen by no packet socket
-// on the device, and those of other queues go to the kernel.
+// xdp is a device behind an AF_XDP socket on each of its receive queues. Frames
+// that it takes are seen by no packet socket on the device.
 type xdp struct {
 	device  string
 	mode    string
-	socket  xdpSocket
+	queues  []*xdpQueue
 	program *ebpf.Program
 	sockets *ebpf.Map
 	link    link.Link
 
 	wake    int
 	stopped atomic.Bool
+	// transmit is how many of the queues can transmit: the first ones.
+	transmit uint32
+	// senders are how many there are, to spread them over the queues.
+	senders atomic.Uint32
+}
+
+// xdpQueue is one queue of a device, to receive and to transmit.
+type xdpQueue struct {
+	port   *xdp
+	socket xdpSocket
 	// receiving is held while the receive ring is read.
 	receiving sync.Mutex
 	// sending is held while a batch is put on the transmit ring.
@@ -43,7 +54,7 @@ func openXDP(device, mode string, flags link.XDPAttachFlags) (*xdp, error) {
 	if dev.MTU > xdpMaxMTU {
 		return nil, fmt.Errorf("MTU %d: AF_XDP takes at most %d", dev.MTU, xdpMaxMTU)
 	}
-	p := &xdp{device: device, mode: mode, wake: -1, socket: xdpSocket{fd: -1}}
+	p := &xdp{device: device, mode: mode, wake: -1}
 	if err := p.open(dev.Index, flags); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -54,15 +65,24 @@ func (p *xdp) open(index int, flags link.XDPAttachFlags) (err error) {
 	if p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("event: %w", err)
 	}
-	if err := p.socket.open(index); err != nil {
+	n, out, err := countQueues(p.device)
+	if err != nil {
 		return err
 	}
-	p.sockets, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.XSKMap, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	p.sockets, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.XSKMap, KeySize: 4, ValueSize: 4, MaxEntries: n})
 	if err != nil {
 		return fmt.Errorf("map of sockets: %w", err)
 	}
-	if err := p.sockets.Put(uint32(0), uint32(p.socket.fd)); err != nil {
-		return fmt.Errorf("enter the socket: %w", err)
+	p.transmit = min(n, out)
+	for i := range n {
+		q := &xdpQueue{port: p, socket: xdpSocket{fd: -1}}
+		p.queues = append(p.queues, q)
+		if err := q.socket.open(index, i); err != nil {
+			return err
+		}
+		if err := p.sockets.Put(i, uint32(q.socket.fd)); err != nil {
+			return fmt.Errorf("enter the socket of queue %d: %w", i, err)
+		}
 	}
 	p.program, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.XDP, License: "Dual BSD/GPL",
@@ -85,7 +105,43 @@ func (p *xdp) open(index int, flags link.XDPAttachFlags) (err error) {
 	return nil
 }
 
-func (p *xdp) String() string { return "AF_XDP " + p.mode + " " + p.device }
+// countQueues counts those that a device of the namespace of the calling thread
+// spreads received frames over, and those to transmit.
+func countQueues(device string) (receive, transmit uint32, err error) {
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return 0, 0, fmt.Errorf("ethtool socket: %w", err)
+	}
+	defer tool.Close()
+	c, err := tool.GetChannels(device)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return 1, 1, nil // of drivers that have no choice
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("count its queues: %w", err)
+	}
+	return max(1, c.CombinedCount+c.RxCount), max(1, c.CombinedCount+c.TxCount), nil
+}
+
+func (p *xdp) String() string {
+	copies := "copy"
+	if !slices.ContainsFunc(p.queues, func(q *xdpQueue) bool { return !q.socket.zeroCopy }) {
+		copies = "zero-copy"
+	}
+	queues := "1 queue"
+	if n := len(p.queues); n != 1 {
+		queues = fmt.Sprintf("%d queues", n)
+	}
+	return fmt.Sprintf("AF_XDP %s %s (%s, %s)", p.mode, p.device, copies, queues)
+}
+
+func (p *xdp) Queues() []Queue {
+	var queues []Queue
+	for _, q := range p.queues {
+		queues = append(queues, q)
+	}
+	return queues
+}
 
 func (p *xdp) Stop() {
 	p.stopped.Store(true)
@@ -94,10 +150,12 @@ func (p *xdp) Stop() {
 
 func (p *xdp) Close() error {
 	p.Stop()
-	p.receiving.Lock()
-	defer p.receiving.Unlock()
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	for _, q := range p.queues {
+		q.receiving.Lock()
+		defer q.receiving.Unlock()
+		q.sending.Lock()
+		defer q.sending.Unlock()
+	}
 	var errs []error
 	if p.link != nil {
 		errs = append(errs, p.link.Close())
@@ -108,7 +166,9 @@ func (p *xdp) Close() error {
 	if p.sockets != nil {
 		errs = append(errs, p.sockets.Close())
 	}
-	errs = append(errs, p.socket.close())
+	for _, q := range p.queues {
+		errs = append(errs, q.socket.close())
+	}
 	if p.wake >= 0 {
 		errs = append(errs, unix.Close(p.wake))
 		p.wake = -1
@@ -116,17 +176,18 @@ func (p *xdp) Close() error {
 	return errors.Join(errs...)
 }
 
-func (p *xdp) Receive(take func([]byte)) error {
-	p.receiving.Lock()
-	defer p.receiving.Unlock()
+func (q *xdpQueue) Receive(take func([]byte)) error {
+	p := q.port
+	q.receiving.Lock()
+	defer q.receiving.Unlock()
 	for {
 		if p.stopped.Load() {
 			return ErrStopped
 		}
-		if p.socket.receive(take) {
+		if q.socket.receive(take) {
 			return nil
 		}
-		fds := []unix.PollFd{{Fd: int32(p.socket.fd), Events: unix.POLLIN}, {Fd: int32(p.wake), Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: int32(q.socket.fd), Events: unix.POLLIN}, {Fd: int32(p.wake), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return fmt.Errorf("port %s: poll: %w", p.device, err)
 		}
@@ -138,14 +199,15 @@ func (p *xdp) Receive(take func([]byte)) error {
 
 // xdpSender keeps a batch and puts it on the ring at once.
 type xdpSender struct {
-	port   *xdp
+	queue  *xdpQueue
 	frames [batch][]byte
 	n      int
 }
 
-// Sender shares the transmit ring of the port with others, a batch at a time.
+// Sender is on one of the queues, whose transmit ring it shares a batch at a time
+// where there are more senders than queues.
 func (p *xdp) Sender() (Sender, error) {
-	s := &xdpSender{port: p}
+	s := &xdpSender{queue: p.queues[(p.senders.Add(1)-1)%p.transmit]}
 	for i := range s.frames {
 		s.frames[i] = make([]byte, 0, chunk)
 	}
@@ -164,12 +226,12 @@ func (s *xdpSender) Send(frame []byte) error {
 }
 
 func (s *xdpSender) Flush() error {
-	s.port.sending.Lock()
-	defer s.port.sending.Unlock()
-	err := s.port.socket.send(s.frames[:s.n])
+	s.queue.sending.Lock()
+	defer s.queue.sending.Unlock()
+	err := s.queue.socket.send(s.frames[:s.n])
 	s.n = 0
 	if err != nil {
-		return fmt.Errorf("port %s: send: %w", s.port.device, err)
+		return fmt.Errorf("port %s: send: %w", s.queue.port.device, err)
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ type xdpSocket struct {
 	free                 []uint64
 	fillNext, rxNext     uint32
 	txNext, doneConsumed uint32
+	// zeroCopy: the device reads and writes the packet memory itself.
+	zeroCopy bool
 }
 
 // ring is one of the four rings, shared with the kernel.
@@ -44,7 +46,9 @@ func (r *ring) descriptor(i uint32) *unix.XDPDesc {
 	return (*unix.XDPDesc)(unsafe.Add(r.entries, uintptr(i&ringMask)*unsafe.Sizeof(unix.XDPDesc{})))
 }
 
-func (s *xdpSocket) open(index int) (err error) {
+// open makes the socket of one queue of a device, without copies where the driver
+// can do so.
+func (s *xdpSocket) open(index int, queue uint32) (err error) {
 	if s.fd, err = unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("AF_XDP socket: %w", err)
 	}
@@ -71,9 +75,15 @@ func (s *xdpSocket) open(index int) (err error) {
 	}
 	s.fillNext = ringLength
 	atomic.StoreUint32(s.fill.producer, s.fillNext)
-	if err := unix.Bind(s.fd, &unix.SockaddrXDP{Ifindex: uint32(index)}); err != nil {
-		return fmt.Errorf("bind: %w", err)
+	// Asked for neither, the kernel tries without copies first.
+	if err := unix.Bind(s.fd, &unix.SockaddrXDP{Ifindex: uint32(index), QueueID: queue}); err != nil {
+		return fmt.Errorf("bind to queue %d: %w", queue, err)
 	}
+	options, err := unix.GetsockoptInt(s.fd, unix.SOL_XDP, unix.XDP_OPTIONS)
+	if err != nil {
+		return fmt.Errorf("ask whether frames are copied: %w", err)
+	}
+	s.zeroCopy = options&unix.XDP_OPTIONS_ZEROCOPY != 0
 	return nil
 }
 
@@ -144,12 +154,13 @@ func (s *xdpSocket) receive(take func([]byte)) bool {
 // frames are lost.
 const sendTries = 256
 
-// send puts the frames on the transmit ring and has the kernel send them.
+// send puts the frames on the transmit ring and has the kernel send them; without
+// copies the device does so in its own time.
 func (s *xdpSocket) send(frames [][]byte) error {
 	if s.fd < 0 {
 		return ErrStopped
 	}
-	for tries := 0; len(frames) > 0 || atomic.LoadUint32(s.tx.consumer) != s.txNext; tries++ {
+	for tries := 0; len(frames) > 0 || !s.zeroCopy && atomic.LoadUint32(s.tx.consumer) != s.txNext; tries++ {
 		if tries == sendTries {
 			return nil
 		}
