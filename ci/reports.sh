@@ -28,4 +28,7 @@ while read -r kernel arguments claims code cases; do
 	test "$got" = "$code" || failed="$failed
 $kernel $arguments $cases: exit code $got, expected $code"
 done <ci/reports
+echo "== what the L2 encapsulation costs, in the order of the report"
+$go test -count=1 -timeout 3h -run 'L2EncapCosts' -v ./specs || failed="$failed
+the order of costs"
 test -z "$failed" || { echo "not as expected:$failed" >&2; exit 1; }
