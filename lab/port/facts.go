@@ -108,7 +108,7 @@ func survey() ([]*Facts, error) {
 	return found, nil
 }
 
-func facts(l netlink.Link, tool *ethtool.Ethtool, has map[int]bool) *Facts {
+func facts(l netlink.Link, tool *ethtool.Ethtool, has func(index int) *bool) *Facts {
 	a := l.Attrs()
 	f := &Facts{
 		Name: a.Name, AltNames: a.AltNames, Kind: l.Type(),
@@ -145,9 +145,7 @@ func facts(l netlink.Link, tool *ethtool.Ethtool, has map[int]bool) *Facts {
 	if c, err := tool.GetChannels(a.Name); err == nil {
 		f.RxQueues, f.TxQueues = int(c.CombinedCount+c.RxCount), int(c.CombinedCount+c.TxCount)
 	}
-	if z, ok := has[a.Index]; ok {
-		f.ZeroCopy = &z
-	}
+	f.ZeroCopy = has(a.Index)
 	return f
 }
 

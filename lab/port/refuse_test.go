@@ -171,3 +171,28 @@ func TestChoose(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestFacts: what a veth tells of itself, which has no zero-copy.
+func TestFacts(t *testing.T) {
+	b := newBench(t)
+	b.ip("ip link set p0 up; ip link property add dev p0 altname enp9s0")
+	all, err := List(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := choose(all, &topology.Port{Name: "enp9s0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Name != "p0" || f.Driver != "veth" || f.Kind != "veth" || !f.Up || !f.Carrier || f.SpeedMbps != 10_000 ||
+		f.NUMANode != -1 || f.RxQueues < 1 || f.TxQueues < 1 || f.State != Free || f.PCI != "" || f.real() {
+		t.Errorf("%+v", f)
+	}
+	if _, err := here.GenlFamilyGet("netdev"); err == nil && (f.ZeroCopy == nil || *f.ZeroCopy) {
+		t.Errorf("zero-copy %v", f.ZeroCopy)
+	}
+	// Nothing of it is a real port.
+	if all, err := List(false); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}

@@ -1,7 +1,6 @@
 package port
 
 import (
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -15,29 +14,28 @@ const (
 	netdevXDPXskZerocopy = 1 << 3 // NETDEV_XDP_ACT_XSK_ZEROCOPY
 )
 
-// zeroCopy tells by interface index whether the driver has AF_XDP zero-copy. A
-// kernel that cannot tell gives none.
-func zeroCopy() map[int]bool {
+// zeroCopy gives a function that tells by interface index whether the driver has
+// AF_XDP zero-copy, nil where the kernel cannot tell.
+func zeroCopy() func(index int) *bool {
 	family, err := here.GenlFamilyGet("netdev")
 	if err != nil {
-		return nil
+		return func(int) *bool { return nil }
 	}
-	req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_DUMP)
-	req.AddData(&nl.Genlmsg{Command: netdevCmdDevGet, Version: 1})
-	messages, err := req.Execute(unix.NETLINK_GENERIC, 0)
-	if err != nil && err != netlink.ErrDumpInterrupted {
-		return nil
-	}
-	has := make(map[int]bool)
-	for _, m := range messages {
-		if len(m) < nl.SizeofGenlmsg {
-			continue
+	return func(index int) *bool {
+		// One by one: the messages of a dump lack the flag by which the library
+		// knows that there are more.
+		req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
+		req.AddData(&nl.Genlmsg{Command: netdevCmdDevGet, Version: 1})
+		req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(index))))
+		messages, err := req.Execute(unix.NETLINK_GENERIC, 0)
+		if err != nil || len(messages) == 0 || len(messages[0]) < nl.SizeofGenlmsg {
+			return nil
 		}
-		attrs := attributes(m[nl.SizeofGenlmsg:])
-		index, features := find(attrs, netdevAttrIfindex), find(attrs, netdevAttrFeatures)
-		if len(index) == 4 && len(features) == 8 {
-			has[int(native.Uint32(index))] = native.Uint64(features)&netdevXDPXskZerocopy != 0
+		features := find(attributes(messages[0][nl.SizeofGenlmsg:]), netdevAttrFeatures)
+		if len(features) != 8 {
+			return nil
 		}
+		has := native.Uint64(features)&netdevXDPXskZerocopy != 0
+		return &has
 	}
-	return has
 }
