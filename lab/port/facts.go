@@ -145,7 +145,9 @@ func facts(l netlink.Link, tool *ethtool.Ethtool, has func(index int) *bool) *Fa
 	if c, err := tool.GetChannels(a.Name); err == nil {
 		f.RxQueues, f.TxQueues = int(c.CombinedCount+c.RxCount), int(c.CombinedCount+c.TxCount)
 	}
-	f.ZeroCopy = has(a.Index)
+	if has != nil {
+		f.ZeroCopy = has(a.Index)
+	}
 	return f
 }
 

@@ -2,6 +2,9 @@ package port
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -137,21 +140,45 @@ func (s *surroundings) sessions(own map[netip.Addr]int) error {
 			add(local, remote)
 		}
 	}
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		sockets, err := here.SocketDiagTCP(family)
+	for _, file := range []string{"tcp", "tcp6"} {
+		table, err := os.ReadFile("/proc/thread-self/net/" + file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // a kernel without IPv6
+		}
 		if err != nil {
 			return fmt.Errorf("list TCP connections: %w", err)
 		}
-		for _, c := range sockets {
-			const established, ssh = 1, 22
-			local, ok1 := netip.AddrFromSlice(c.ID.Source)
-			remote, ok2 := netip.AddrFromSlice(c.ID.Destination)
-			if c.State == established && c.ID.SourcePort == ssh && ok1 && ok2 {
+		for line := range strings.Lines(string(table)) {
+			// Number, local address, remote address, state.
+			f := strings.Fields(line)
+			if len(f) < 4 || f[3] != "01" {
+				continue // the heading, or not TCP_ESTABLISHED
+			}
+			const ssh = 22
+			local, port, ok1 := procAddress(f[1])
+			remote, _, ok2 := procAddress(f[2])
+			if ok1 && ok2 && port == ssh {
 				add(local, remote)
 			}
 		}
 	}
 	return nil
+}
+
+// procAddress reads an address and a port as /proc/net/tcp has them: hexadecimal
+// words of 32 bits in the byte order of this machine, and the port.
+func procAddress(s string) (netip.Addr, uint64, bool) {
+	address, port, ok := strings.Cut(s, ":")
+	words, err := hex.DecodeString(address)
+	n, e := strconv.ParseUint(port, 16, 16)
+	if !ok || err != nil || e != nil {
+		return netip.Addr{}, 0, false
+	}
+	for i := 0; i+4 <= len(words); i += 4 {
+		native.PutUint32(words[i:], binary.BigEndian.Uint32(words[i:]))
+	}
+	a, ok := netip.AddrFromSlice(words)
+	return a, n, ok
 }
 
 // take finds the port that is asked for, unless it is to be refused.

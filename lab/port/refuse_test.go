@@ -120,18 +120,23 @@ func TestSSH(t *testing.T) {
 	}
 
 	// A connection to port 22 of an address of the port, from this machine itself.
-	l, err := net.Listen("tcp", "192.0.2.1:22")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", "192.0.2.1:22")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if why := refused(); why != "carries an SSH session from 192.0.2.1" {
-		t.Errorf("refused: %s", why)
+	b.ip(`ip addr add 2001:db8::1/64 dev p0 nodad
+		for i in $(seq 100); do ip route get 2001:db8::1 2>/dev/null | grep -q ^local && break; sleep 0.05; done`)
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
+		at := net.JoinHostPort(address, "22")
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := refused(); why != "carries an SSH session from "+address {
+			t.Errorf("refused: %s", why)
+		}
+		c.Close()
+		l.Close()
 	}
 }
 
