@@ -173,6 +173,9 @@ func (s *scripter) step(i int, st *step) {
 	for _, x := range st.SKB {
 		s.skb(x, len(st.frames))
 	}
+	for _, c := range st.Counters {
+		s.counters(c)
+	}
 }
 
 // times are how long to wait for what is expected, and for more, in tenths of a
@@ -296,10 +299,15 @@ func overlap(a, b expect) bool {
 	return true
 }
 
-// shape refuses what no filter does to a frame.
+// shape refuses what no filter does to a frame. A filter pops 4 bytes of a VLAN
+// tag, and 14 of an Ethernet header, to make headroom.
 func (s *scripter) shape(st *step) {
-	if h := st.shape.Headroom; h != headroom.Veth && h.Bytes() != headroom.Veth.Bytes() {
-		s.refuse(st.Send.ValueAt("headroom"), "a headroom of %d bytes: it takes the driver or an XDP program that leaves it", h.Bytes())
+	h := st.shape.Headroom.Bytes()
+	if h%2 != 0 || h < 30 && h%4 != 0 {
+		s.refuse(st.Send.ValueAt("headroom"), "a headroom of %d bytes: what tc pops leaves 16, 20, 24, 28, and each even number from there on", h)
+	}
+	if h > headroom.Veth.Bytes() && slices.ContainsFunc(st.frames, tagged) {
+		s.refuse(st.Send.ValueAt("headroom"), "headroom in front of a frame with a VLAN tag: tc pops that, too")
 	}
 	if st.Send.Linear != nil {
 		s.refuse(st.Send.ValueAt("linear"), "a frame in pages")
@@ -332,7 +340,11 @@ func (s *scripter) send(st *step) {
 		if i == 0 {
 			s.comment(st.Send.Packet)
 		}
-		s.f("inject %d %s %s %d %s", s.injectors[from.Node], from.Node, from.Dev, n, hexLines(frame))
+		room := headroom.Veth
+		if st.shape != nil {
+			room = st.shape.Headroom
+		}
+		s.f("inject %d %s %s %d %d %s", s.injectors[from.Node], from.Node, from.Dev, n, room.Bytes(), hexLines(frame))
 		i += n
 	}
 }

@@ -108,12 +108,16 @@ injector() {
 	ipn "$gen" neigh add "198.18.$1.2" lladdr 02:00:00:00:ff:02 dev "g$1" nud permanent
 }
 
-# inject N NODE DEV COUNT HEX: the device sends a frame. It begins as a ping of
-# that length, which tc gives other bytes, four at a time from the Ethernet header
-# on, and sends out of the device. Up to three at the end are ping's pattern. Where
-# the frame arrives it has the headroom of any locally sent one.
+# inject N NODE DEV COUNT HEADROOM HEX: the device sends a frame, which arrives with
+# that headroom. It begins as a ping of that length, with the headroom 16, which tc
+# gives other bytes, four at a time from the Ethernet header on, and sends out of the
+# device. Up to three at the end are ping's pattern. For more headroom there are
+# VLAN tags in front, 4 bytes each, or they and an Ethernet header of 14, which
+# are popped on the way.
 inject() {
-	n=$1 name=$2 dev=$3 times=$4 hex=$(joined "$5")
+	n=$1 name=$2 dev=$3 times=$4 room=$(($5 - 16)) hex=$(joined "$6") first=$3
+	on "$name" tc qdisc replace dev s6gen clsact
+	[ "$room" = 0 ] || pad
 	payload=$((${#hex} / 2 - 42)) # behind Ethernet, IPv4 and ICMP
 	tail=$((payload % 4)) pattern='' chain=0 keys=1
 	if [ "$tail" -gt 0 ]; then
@@ -125,23 +129,56 @@ inject() {
 		done
 	fi
 	rest=${hex#????}
-	munge="munge offset -14 u16 set 0x${hex%"$rest"}" at=-12 batch=
+	munge="munge offset -14 u16 set 0x${hex%"$rest"}" at=-12 batch=''
 	while [ -n "$rest" ]; do
+		if [ "$keys" = 80 ]; then # tc takes no longer lines
+			batch="$batch
+				filter add dev s6gen ingress chain $chain protocol all matchall action pedit $munge goto chain $((chain + 1))"
+			munge='' chain=$((chain + 1)) keys=0
+		fi
 		hex=$rest rest=${rest#????????}
 		munge="$munge munge offset $at u32 set 0x${hex%"$rest"}"
 		at=$((at + 4)) keys=$((keys + 1))
-		if [ "$keys" = 80 ]; then # tc takes no longer lines
-			batch="${batch}filter add dev s6gen ingress chain $chain protocol all matchall action pedit $munge goto chain $((chain + 1))
-"
-			munge="munge offset $((at - 4)) u32 set 0x${hex%"$rest"}" chain=$((chain + 1)) keys=1
-		fi
 	done
-	on "$name" tc qdisc replace dev s6gen clsact
 	on "$name" tc -batch - <<-END
-		$batch filter add dev s6gen ingress chain $chain protocol all matchall action pedit $munge pipe action mirred egress redirect dev $dev
+		$batch
+		filter add dev s6gen ingress chain $chain protocol all matchall action pedit $munge pipe action mirred egress redirect dev $first
 	END
 	on "$gen" ping -q -c "$times" -i 0.002 -W 0.01 -s "$payload" ${pattern:+-p "$pattern"} "198.18.$n.2" >/dev/null || [ $? = 1 ]
 	on "$name" tc qdisc del dev s6gen clsact
+}
+
+# pad puts in front of hex what takes the room, and has it popped behind a pair of
+# devices, where the kernel sees that there are tags.
+pad() {
+	if ! ipn "$name" link show s6pop0 >/dev/null 2>&1; then
+		ipn "$name" link add s6pop0 mtu 65535 type veth peer name s6pop1 mtu 65535
+		for one in s6pop0 s6pop1; do
+			on "$name" sysctl -qw "net.ipv6.conf.$one.disable_ipv6=1"
+			ipn "$name" link set "$one" up
+		done
+	fi
+	first=s6pop0 tags='' pops='' number=0 chain=0 batch=''
+	[ $((room % 4)) = 0 ] || room=$((room - 14)) hex=020000000002020000000001,88b5$hex
+	case $hex in
+	*,*) last='action vlan pop_eth pipe' ;;
+	*) last='' one=${hex#????????????????????????} hex=${hex%"$one"},$one ;;
+	esac
+	while [ "$number" -lt $((room / 4)) ]; do
+		if [ $((number % 24)) = 0 ] && [ "$number" -gt 0 ]; then # no more actions go with a filter
+			batch="$batch
+				filter add dev s6pop1 ingress chain $chain protocol all matchall $pops action gact goto chain $((chain + 1))"
+			pops='' chain=$((chain + 1))
+		fi
+		tags=${tags}81000001 pops="$pops action vlan pop pipe" number=$((number + 1))
+	done
+	hex=${hex%,*}$tags${hex#*,}
+	! on "$name" tc qdisc del dev s6pop1 clsact 2>/dev/null || :
+	on "$name" tc qdisc add dev s6pop1 clsact
+	on "$name" tc -batch - <<-END
+		$batch
+		filter add dev s6pop1 ingress chain $chain protocol all matchall $pops $last action mirred egress redirect dev $dev
+	END
 }
 
 # watch NODE DEV: counts anew what arrives there, by the filters that follow.
@@ -237,10 +274,11 @@ trace_on() {
 		trace=/sys/kernel/tracing/instances/$id
 		mkdir "$trace"
 		echo pskb_expand_head >"$trace/set_ftrace_filter" || skip "pskb_expand_head cannot be traced"
-		echo 1 >"$trace/options/func_stack_trace"
 	fi
-	echo >"$trace/trace"
 	echo function >"$trace/current_tracer" || skip "there is no function tracer"
+	echo 1 >"$trace/options/func_stack_trace"
+	echo >"$trace/trace"
+	echo 1 >"$trace/tracing_on"
 }
 
 # callers: a line for each traced call, with the part of seg6 that asked for it.
@@ -253,7 +291,8 @@ callers() {
 		*) [ -n "$by" ] || echo outside; by=none; continue ;;
 		esac
 		case $direct-${function%%[+.]*} in
-		*-pskb_expand_head | *-0x* | *-skb_cow | *-__skb_cow | *-skb_cow_head) continue ;;
+		*-pskb_expand_head) direct=yes; continue ;; # what is above it is of the tracer
+		*-skb_cow | *-__skb_cow | *-skb_cow_head) continue ;;
 		yes-seg6_do_srh) by='direct-l2' ;;
 		yes-__seg6_do_srh_encap | yes-seg6_do_srh_encap_red | yes-__seg6_do_srh_inline) by='cow-header' ;;
 		yes-seg6_input_core | yes-seg6_output_core) by='cow-link-layer' ;;
@@ -269,7 +308,7 @@ callers() {
 # calls WITHIN exactly|at-least|at-most COUNT: of pskb_expand_head since trace_on, by
 # seg6 or one part of it.
 calls() {
-	echo nop >"$trace/current_tracer"
+	echo 0 >"$trace/tracing_on"
 	got=$(callers <"$trace/trace" | {
 		number=0
 		while read -r by; do

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +26,7 @@ text of at most 75 columns: what was run, on what, what came of it, and how to
 repeat it. With --from nothing is run, the results are those of a comparison
 that seg6lab compare --report or --json has written.
 
-With --script nothing is run either: of one case it makes a shell script, in the
+With --script nothing is run either: of each case it makes a shell script, in the
 manner of the kernel's selftests, that shows the same without seg6lab. It needs ip,
 tc, sysctl and ping, sends the case's packets as they stand there in hexadecimal,
 and ends with 0 (the case holds), 1 (it does not) or 4 (it cannot be told there).
@@ -43,7 +45,7 @@ Exit code: as for compare; with --script 2 where the case cannot be said so.`,
 				return inputError{err}
 			}
 			if script != "" {
-				return writeScript(cmd, cases, f, script)
+				return writeScripts(cmd, cases, f, script)
 			}
 			if len(f.kernels) == 0 {
 				f.kernels = []string{specs.DefaultKernel}
@@ -57,7 +59,7 @@ Exit code: as for compare; with --script 2 where the case cannot be said so.`,
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "file with the JSON of a comparison: nothing is run again")
-	cmd.Flags().StringVar(&script, "script", "", "file for a shell script that shows the case without seg6lab, - for standard output")
+	cmd.Flags().StringVar(&script, "script", "", "file for a shell script that shows the case without seg6lab, - for standard output; of several cases a directory")
 	return cmd
 }
 
@@ -77,16 +79,27 @@ func reportFrom(cmd *cobra.Command, args []string, from string) error {
 	return errors.Join(c.WriteMail(cmd.OutOrStdout()), verdictError(specs.Summarize(c.Results())))
 }
 
-// writeScript makes the script of a case.
-func writeScript(cmd *cobra.Command, cases []*specs.Case, f compareFlags, path string) error {
+// writeScripts makes the script of a case, or a directory with those of several.
+func writeScripts(cmd *cobra.Command, cases []*specs.Case, f compareFlags, path string) error {
 	if len(f.kernels) > 0 || len(f.kernelArgs) > 0 {
 		return inputError{errors.New("a script is run on the kernel that it is started on: give neither --kernel nor --kernel-arg")}
 	}
-	if len(cases) > 1 {
-		return inputError{fmt.Errorf("a script is of one case: these are %d, such as %s and %s", len(cases), cases[0].Name, cases[1].Name)}
+	if len(cases) == 1 {
+		return writeScript(cmd, cases[0], path)
 	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return inputError{err}
+	}
+	var errs []error
+	for _, c := range cases {
+		errs = append(errs, writeScript(cmd, c, filepath.Join(path, strings.ReplaceAll(c.Name, "/", "_")+".sh")))
+	}
+	return errors.Join(errs...)
+}
+
+func writeScript(cmd *cobra.Command, c *specs.Case, path string) error {
 	var b bytes.Buffer
-	if err := specs.WriteScript(&b, cases[0]); err != nil {
+	if err := specs.WriteScript(&b, c); err != nil {
 		return inputError{err}
 	}
 	if path == "-" {
