@@ -159,22 +159,26 @@ func (b *build) image(ctx context.Context) error {
 	built := filepath.Join(b.out, ".seg6lab-built")
 	_, err := os.Stat(built)
 	first := err != nil // later, only make knows how much depends on what changed
-	var objects int
+	objects, phase := 0, "compile"
 	err = b.make(ctx, func(line string) {
 		verb, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		p := Progress{Kernel: b.kernel, About: strings.TrimSpace(name)}
+		name = strings.TrimSpace(name)
 		switch verb {
 		case "CC", "AS":
 			objects++
-			if p.Phase, p.Done = "compile", objects; first {
-				p.Total = max(firstObjects, objects)
-			}
-			tell(ctx, p)
 		case "LD", "BTF":
-			if p.Phase = "link"; strings.Contains(p.About, "vmlinux") {
-				tell(ctx, p)
+			if !strings.Contains(name, "vmlinux") {
+				return
 			}
+			phase = "link" // and what little is compiled in between
+		default:
+			return
 		}
+		p := Progress{Kernel: b.kernel, Phase: phase, About: name, Done: objects}
+		if first {
+			p.Total = max(firstObjects, objects)
+		}
+		tell(ctx, p)
 	}, "-Otarget", "-j"+strconv.Itoa(runtime.NumCPU()+1), "bzImage")
 	if err == nil && first {
 		err = os.WriteFile(built, nil, 0o644)
