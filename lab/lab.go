@@ -36,6 +36,11 @@ type Options struct {
 	Owned bool
 	// Force takes ports that are in use outside of labs, or by another one.
 	Force bool
+	// Queues is how many queues every bound port uses, as many as it has when 0.
+	Queues int
+	// PlaceInterrupts gives the interrupt of each queue of bound ports a CPU of
+	// its own: one of the port's NUMA node, and isolated where there are such.
+	PlaceInterrupts bool
 	// LinkTimeout is how long the link of a port is waited for, LinkTimeout of the
 	// package when 0.
 	LinkTimeout time.Duration

@@ -37,6 +37,7 @@ func (b *builder) bind(l *topology.Link, index int) error {
 		bound, err := port.Bind(port.Binding{
 			Port: p, Lab: b.lab.Name, End: end, To: to, Netns: node.Netns, Handle: node.handle,
 			MAC: &mac, MTU: cmp.Or(l.MTU, port.MTU), TxQueueLen: l.TxQueueLen, Force: b.options.Force,
+			Queues: b.options.Queues, PlaceInterrupts: b.options.PlaceInterrupts,
 		})
 		if err != nil {
 			return err

@@ -49,9 +49,12 @@ type Options struct {
 
 	// Dataplane is one of the dataplanes that a run can ask for.
 	Dataplane string
-	// Force and LinkTimeout are those of lab.Options, for cases on real ports.
-	Force       bool
-	LinkTimeout time.Duration
+	// Force, LinkTimeout, Queues and PlaceInterrupts are those of lab.Options, for
+	// cases on real ports.
+	Force           bool
+	LinkTimeout     time.Duration
+	Queues          int
+	PlaceInterrupts bool
 
 	// Observe has every node's sk_buffs observed, not only those that a case
 	// speaks of, and keeps the frames that arrive in the result.
@@ -132,6 +135,7 @@ func run(ctx context.Context, c *Case, opts Options, r *Result) (err error) {
 	}
 	l, err := lab.Up(ctx, c.Topology, lab.Options{
 		Name: labName(c.Topology.Name), Owned: true, Force: opts.Force, LinkTimeout: opts.LinkTimeout,
+		Queues: opts.Queues, PlaceInterrupts: opts.PlaceInterrupts,
 	})
 	if err != nil {
 		return err

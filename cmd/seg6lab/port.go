@@ -35,7 +35,9 @@ func newPortListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the ports of this machine and what they are used for",
 		Long: `Lists the ports of this network namespace and those that labs have, with what
-keeps each from being bound unless --force is given.`,
+keeps each from being bound unless --force is given. Where the interrupts of a
+port's queues are not each on a CPU of its own, near to the port, that is advised:
+--place-irqs of up and run does so.`,
 		Example: "  seg6lab port list\n  seg6lab port list --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,12 +61,33 @@ keeps each from being bound unless --force is given.`,
 					fmt.Sprintf("%d/%d", p.RxQueues, p.TxQueues), yesNo(p.ZeroCopy), use(p),
 				}, "\t"))
 			}
-			return errors.Join(w.Flush(), err)
+			err = errors.Join(w.Flush(), err)
+			for _, p := range ports {
+				if advice := interruptAdvice(p); advice != "" {
+					fmt.Fprintln(cmd.OutOrStdout(), advice)
+				}
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "virtual devices, too")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+// interruptAdvice says which interrupts of a port should be elsewhere, and is empty
+// where none should.
+func interruptAdvice(p *port.Facts) string {
+	var moves []string
+	for _, i := range p.Interrupts {
+		if want := strconv.Itoa(i.Advised); i.CPUs != want {
+			moves = append(moves, fmt.Sprintf("queue %d (interrupt %d) from CPU %s to %s", i.Queue, i.IRQ, i.CPUs, want))
+		}
+	}
+	if len(moves) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: advised (--place-irqs): %s", p.Name, strings.Join(moves, ", "))
 }
 
 func dash(s string) string {

@@ -13,20 +13,27 @@ import (
 
 // portFlags are those of commands that build labs on real ports.
 type portFlags struct {
-	bind    []string
-	force   bool
-	timeout time.Duration
+	bind      []string
+	force     bool
+	queues    int
+	placeIRQs bool
+	timeout   time.Duration
 }
 
 func (f *portFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.bind, "port", nil, "NODE:DEV=PORT: a real port in place of the end of a link; a name, a PCI or an Ethernet address (seg6lab port list)")
 	flags.BoolVar(&f.force, "force", false, "take ports that are refused, too")
+	flags.IntVar(&f.queues, "queues", 0, "how many queues every bound port uses (0: as many as it has)")
+	flags.BoolVar(&f.placeIRQs, "place-irqs", false, "give the interrupt of each queue of a bound port a CPU of its own, until the port is released")
 	flags.DurationVar(&f.timeout, "link-timeout", lab.LinkTimeout, "how long to wait for the link of a port")
 }
 
 // ports are the bindings by end.
 func (f *portFlags) ports() (map[string]*topology.Port, error) {
+	if f.queues < 0 {
+		return nil, inputError{fmt.Errorf("--queues %d: expected at least 1", f.queues)}
+	}
 	ports := make(map[string]*topology.Port)
 	for _, text := range f.bind {
 		end, p, err := topology.ParseBinding(text)

@@ -182,6 +182,7 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 	opts.KernelArgs = f.kernelArgs
 	opts.Dataplane = f.dataplane
 	opts.Force, opts.LinkTimeout = f.ports.force, f.ports.timeout
+	opts.Queues, opts.PlaceInterrupts = f.ports.queues, f.ports.placeIRQs
 	var err error
 	if opts.Claims, err = parseClaims(f.claims); err != nil {
 		return err

@@ -57,7 +57,9 @@ outside equipment, and the node at its other end is not built.`,
 				return err
 			}
 			start := time.Now()
-			l, err := lab.Up(cmd.Context(), t, lab.Options{Name: name, Force: ports.force, LinkTimeout: ports.timeout})
+			l, err := lab.Up(cmd.Context(), t, lab.Options{
+				Name: name, Force: ports.force, LinkTimeout: ports.timeout, Queues: ports.queues, PlaceInterrupts: ports.placeIRQs,
+			})
 			if err != nil {
 				return err
 			}

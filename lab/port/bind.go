@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
@@ -40,6 +41,10 @@ type Binding struct {
 	// MTU of the end in bytes, and length of its transmit queue in packets, that of
 	// the port when 0.
 	MTU, TxQueueLen int
+	// Queues of the port to use, as many as the port has when 0.
+	Queues int
+	// PlaceInterrupts gives the interrupt of each queue a CPU of its own.
+	PlaceInterrupts bool
 	// Force takes a port that is in use.
 	Force bool
 }
@@ -134,6 +139,9 @@ func Bind(b Binding) (_ *Facts, err error) {
 	})
 	if err == nil {
 		err = nsthread.In(b.Handle, func() error { return b.configure(f) })
+		if err == nil && b.PlaceInterrupts {
+			err = r.placeInterrupts()
+		}
 		if err != nil {
 			err = fmt.Errorf("port %s as %s: %w", f, b.End, err)
 		}
@@ -238,6 +246,11 @@ func (b *Binding) configure(f *Facts) error {
 			return fmt.Errorf("set the length of the transmit queue: %w", err)
 		}
 	}
+	if b.Queues != 0 {
+		if err := setQueues(b.End.Dev, uint32(b.Queues)); err != nil {
+			return fmt.Errorf("use %d queues: %w", b.Queues, err)
+		}
+	}
 	reached("configured")
 	// A veth takes frames to any address; so that a case sees the same here, the
 	// port is promiscuous.
@@ -247,6 +260,37 @@ func (b *Binding) configure(f *Facts) error {
 	}
 	reached("up")
 	return nil
+}
+
+// setQueues has a device of the namespace of the calling thread spread frames over
+// that many queues.
+func setQueues(device string, n uint32) error {
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return fmt.Errorf("ethtool socket: %w", err)
+	}
+	defer tool.Close()
+	c, err := tool.GetChannels(device)
+	if errors.Is(err, unix.EOPNOTSUPP) && n == 1 {
+		return nil // of drivers that have no choice
+	}
+	if err != nil {
+		return fmt.Errorf("count those that there are: %w", err)
+	}
+	was := c
+	if c.MaxCombined > 0 {
+		c.CombinedCount, c.RxCount, c.TxCount = n, 0, 0
+	} else {
+		c.RxCount, c.TxCount = n, n
+	}
+	if most := max(c.MaxCombined, min(c.MaxRx, c.MaxTx)); n > most {
+		return fmt.Errorf("the port has %d at most", most)
+	}
+	if c == was {
+		return nil
+	}
+	_, err = tool.SetChannels(device, c)
+	return err
 }
 
 // Release gives a port back: it moves it home, restores what it was, and removes

@@ -41,6 +41,8 @@ type Facts struct {
 	// ZeroCopy says whether the driver has AF_XDP zero-copy, nil when the kernel
 	// cannot tell (before Linux 6.3).
 	ZeroCopy *bool
+	// Interrupts of its queues, as far as the driver has one for each.
+	Interrupts []Interrupt `json:",omitempty"`
 	// Lab and End are where the port is bound.
 	Lab string `json:",omitempty"`
 	End string `json:",omitempty"`

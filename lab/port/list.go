@@ -36,6 +36,11 @@ func List(all bool) ([]*Facts, error) {
 		err = errors.Join(err, e)
 		found = append(found, f)
 	}
+	for _, f := range found {
+		var e error
+		f.Interrupts, e = interrupts(f.PCI)
+		err = errors.Join(err, e)
+	}
 	slices.SortFunc(found, func(a, b *Facts) int { return cmp.Compare(a.Name, b.Name) })
 	return found, errors.Join(err, recordsErr)
 }

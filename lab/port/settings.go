@@ -39,6 +39,9 @@ type Settings struct {
 	Coalesce  *ethtool.Coalesce
 	Pause     *ethtool.Pause
 	PrivFlags map[string]bool
+	// Interrupts are the CPUs that may take each of them, nil where they were left
+	// alone.
+	Interrupts []string
 	// Addresses, Neighbours, Routes and Qdiscs are those that somebody set.
 	Addresses, Neighbours, Routes, Qdiscs []Item
 	// At is when they were read, in nanoseconds since boot: lifetimes go on.
@@ -52,6 +55,7 @@ const settableFlags = unix.IFF_UP | unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.
 type dev struct {
 	index int
 	name  string
+	pci   string
 	link  netlink.Link
 	tool  *ethtool.Ethtool
 }
@@ -65,7 +69,7 @@ func openDev(index int) (*dev, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ethtool socket: %w", err)
 	}
-	return &dev{index, l.Attrs().Name, l, tool}, nil
+	return &dev{index, l.Attrs().Name, facts(l, tool, nil).PCI, l, tool}, nil
 }
 
 func (d *dev) close() { d.tool.Close() }
@@ -268,6 +272,24 @@ var aspects = []aspect{
 		of:   func(s *Settings) any { return s.Flags },
 		set:  func(d *dev, was, _ *Settings) error { return setFlags(d.index, was.Flags, settableFlags) },
 	}, {
+		// Drivers ask for interrupts when they are set up.
+		name: "interrupts",
+		read: func(d *dev, s *Settings) (err error) { _, s.Interrupts, err = affinities(d.pci); return err },
+		of:   func(s *Settings) any { return s.Interrupts },
+		set: func(d *dev, was, _ *Settings) error {
+			numbers, now, err := affinities(d.pci)
+			errs := []error{err}
+			for i := range min(len(numbers), len(was.Interrupts)) {
+				if now[i] != was.Interrupts[i] {
+					errs = append(errs, setAffinity(numbers[i], was.Interrupts[i]))
+				}
+			}
+			return errors.Join(errs...)
+		},
+		same: func(was, now *Settings) bool {
+			return was.Interrupts == nil || now.Interrupts == nil || slices.Equal(was.Interrupts, now.Interrupts)
+		},
+	}, {
 		name: "qdiscs",
 		read: func(d *dev, s *Settings) (err error) { s.Qdiscs, err = readQdiscs(d.index); return err },
 		of:   func(s *Settings) any { return texts(s.Qdiscs) },
@@ -325,6 +347,7 @@ func readSettings(index int) (*Settings, error) {
 			return nil, fmt.Errorf("read its %s: %w", a.name, err)
 		}
 	}
+	s.Interrupts = nil // until they are to be moved
 	// A mark is there where somebody deleted the record.
 	if alias := d.link.Attrs().Alias; !strings.HasPrefix(alias, markPrefix) {
 		s.Alias = alias
