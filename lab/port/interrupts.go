@@ -24,7 +24,7 @@ type Interrupt struct {
 
 // queueInterrupt is how drivers name the interrupt of a queue: eth0-TxRx-0,
 // virtio0-input.0, mlx5_comp0@pci:0000:03:00.0. The interrupt eth0 is of no queue.
-var queueInterrupt = regexp.MustCompile(`(?:[-.]|comp)(\d+)(?:@.*)?$`)
+var queueInterrupt = regexp.MustCompile(`^[^@]*(?:[-.]|comp)(\d+)(?:@.*)?$`)
 
 // irqs are the numbers of the MSI interrupts of a PCI function, in order.
 func irqs(pci string) ([]int, error) {

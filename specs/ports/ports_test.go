@@ -58,7 +58,9 @@ type guest struct {
 	machine *vm.Machine
 }
 
-func boot(t *testing.T, kernelName, model string) *guest {
+func boot(t *testing.T, kernelName, model string) *guest { return bootOn(t, 1, kernelName, model) }
+
+func bootOn(t *testing.T, cpus int, kernelName, model string) *guest {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -67,7 +69,7 @@ func boot(t *testing.T, kernelName, model string) *guest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := vm.Boot(t.Context(), vm.Config{Kernel: k, HostFiles: true, NICs: []vm.NIC{{Model: model, Cable: "a"}, {Model: model, Cable: "a"}}})
+	m, err := vm.Boot(t.Context(), vm.Config{Kernel: k, CPUs: cpus, HostFiles: true, NICs: []vm.NIC{{Model: model, Cable: "a"}, {Model: model, Cable: "a"}}})
 	if errors.Is(err, vm.ErrNoNIC) && model == "igb" {
 		t.Skip(err) // QEMU 8.0 is the first that has it
 	}
@@ -398,6 +400,41 @@ func TestCablePulled(t *testing.T) {
 	g.alike("eth0", eth0, g.settings("eth0"))
 	g.alike("eth1", eth1, g.settings("eth1"))
 	g.nothingLeft()
+}
+
+// TestInterrupts: the interrupts of a port's queues go to a CPU each, and back, also
+// when the lab is killed.
+func TestInterrupts(t *testing.T) {
+	needEvery(t)
+	g := bootOn(t, 2, fullKernel, "e1000e")
+	g.used()
+	// Where the interrupts of eth0 are, by the action that e1000e names.
+	where := func() string {
+		return g.sh("for irq in /proc/irq/*/*-*x-0; do d=${irq%/*}; echo ${irq##*/} $(cat $d/smp_affinity_list); done")
+	}
+	g.sh("for irq in /proc/irq/*/eth0-*x-0; do echo 1 >${irq%/*}/smp_affinity_list; done")
+	const before = "eth0-rx-0 1\neth0-tx-0 1\n"
+	if got := where(); got != before {
+		t.Fatalf("interrupts at\n%swant\n%s", got, before)
+	}
+	if out := g.seg6lab(0, "port", "list"); !strings.Contains(out, "from CPU 1 to 0") {
+		t.Errorf("no advice for the interrupts:\n%s", out)
+	}
+	g.sh("cat >/tmp/far.yaml <<'END'\nname: far\nnodes: {dst: {}}\nlinks: [{ends: [dst:eth0, r:out]}]\nEND")
+	for _, back := range [][]string{{"down", "far"}, {"port", "release", "--all"}} {
+		g.seg6lab(0, "up", "/tmp/far.yaml", "--force", "--port", "dst:eth0=eth0", "--queues", "1", "--place-irqs")
+		if got, want := where(), strings.ReplaceAll(before, " 1", " 0"); got != want {
+			t.Errorf("interrupts at\n%swant\n%s", got, want)
+		}
+		if back[0] == "port" {
+			g.sh("ip netns delete s6.far.dst")
+		}
+		g.seg6lab(0, back...)
+		g.carrier()
+		if got := where(); got != before {
+			t.Errorf("%v: interrupts at\n%swant\n%s", back, got, before)
+		}
+	}
 }
 
 // TestOutside: one end of the router is a veth, the other a port that leads to
