@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netns"
@@ -68,7 +69,8 @@ type RestoreError struct {
 }
 
 func (e *RestoreError) Error() string {
-	return fmt.Sprintf("port %s is not as it was before lab %s: %v (seg6lab port release %s tries again, --forget leaves it so)", e.Record.Port(), e.Record.Lab, e.Err, e.Record.Settings.Name)
+	what := strings.ReplaceAll(e.Err.Error(), "\n", "; ")
+	return fmt.Sprintf("port %s is not as it was before lab %s: %s (seg6lab port release %s tries again, --forget leaves it so)", e.Record.Port(), e.Record.Lab, what, e.Record.Settings.Name)
 }
 
 func (e *RestoreError) Unwrap() error { return e.Err }
