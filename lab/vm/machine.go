@@ -59,7 +59,8 @@ type Config struct {
 	CPU string
 	// NoSaved boots the kernel even if a saved guest is there, and saves none.
 	NoSaved bool
-	// BootTimeout is when a guest that has not answered is given up; 90 s.
+	// BootTimeout is when a guest that has not answered is given up; 90 s, and
+	// three times that for one that counts instructions.
 	BootTimeout time.Duration
 }
 
@@ -75,6 +76,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.BootTimeout == 0 {
 		c.BootTimeout = 90 * time.Second
+		if c.CountInstructions {
+			c.BootTimeout *= 3
+		}
 	}
 	if c.CPU == "" {
 		c.CPU = DefaultCPU
