@@ -38,7 +38,7 @@ type Cost struct {
 	// Expect says what must be true of the variants.
 	Expect []*CostExpect `yaml:"expect,omitempty"`
 	// Profile are functions of the kernel whose share of all samples is told. With
-	// any, each variant is sampled in a run of its own: what is done to frames
+	// any, each variant is sampled in runs of their own: what is done to frames
 	// that came in, not what their sender does.
 	Profile []string `yaml:"profile,omitempty"`
 }
@@ -83,7 +83,7 @@ type VariantCost struct {
 	Runs []float64
 	// Measured is what happened to the sk_buffs of the step, in a run apart.
 	Measured []Measured `json:",omitempty"`
-	// Stacks are samples of a run apart, of what is done to frames that came in
+	// Stacks are samples of runs apart, of what is done to frames that came in
 	// (below net_rx_action), and Shares what each function of Profile has
 	// of them, from 0 to 1.
 	Stacks profile.Stacks     `json:",omitempty"`

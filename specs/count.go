@@ -1,6 +1,7 @@
 package specs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,11 +30,14 @@ const (
 	warmUp = 200
 	// seriesOfRuns is how often all runs of a variant are tried until they agree.
 	seriesOfRuns = 4
-	// samplePeriod is the instructions between samples. A prime: a packet takes as
-	// many instructions as the one before it, and a sample must not always meet
-	// the same of them. The kernel samples at most every 10 000 ns.
-	samplePeriod = 10_007
+	// samplePeriod is the mean of samplePeriods.
+	samplePeriod = 12_005
 )
+
+// samplePeriods are the instructions between samples, in one run after the other.
+// A packet takes as many instructions as the one before it: with one period samples
+// would meet the same of them again and again. The kernel samples at most every 10 000 ns.
+var samplePeriods = []uint64{10_007, 11_003, 12_007, 13_001, 14_009}
 
 // variants are the case in each variant of its network, by name; just the case
 // where it has no costs, or no variants of them.
@@ -52,10 +56,7 @@ func (c *Case) variants() []*Case {
 // of them cost.
 func runCost(ctx context.Context, c *Case, opts Options, r *Result) error {
 	cost := c.File.Cost
-	r.Cost = &CostResult{CPU: cost.CPU, Packets: cost.Packets}
-	if r.Cost.CPU == "" {
-		r.Cost.CPU = vm.DefaultCPU
-	}
+	r.Cost = &CostResult{CPU: cost.model(opts.CPU), Packets: cost.Packets}
 	if r.Cost.Packets == 0 {
 		r.Cost.Packets = defaultCostPackets
 	}
@@ -80,6 +81,9 @@ func runCost(ctx context.Context, c *Case, opts Options, r *Result) error {
 	}
 	return cost.check(r.Cost, r.Fix)
 }
+
+// model of the CPU: what the run asks for, else what the case does.
+func (c *Cost) model(asked string) string { return cmp.Or(asked, c.CPU, vm.DefaultCPU) }
 
 // counted is the index of the step whose packets are counted.
 func (c *Case) counted() int {
@@ -119,11 +123,16 @@ func (v *VariantCost) count(l *lab.Lab, c *Case, packets int) error {
 	if len(c.File.Cost.Profile) == 0 {
 		return nil
 	}
-	all, err := profile.Collect(samplePeriod, send)
-	if err != nil {
-		return err
+	v.Stacks = make(profile.Stacks)
+	for _, period := range samplePeriods {
+		all, err := profile.Collect(period, send)
+		if err != nil {
+			return err
+		}
+		for stack, n := range all.Below(receiving) {
+			v.Stacks[stack] += n
+		}
 	}
-	v.Stacks = all.Below(receiving)
 	v.Shares = make(map[string]float64)
 	for _, f := range c.File.Cost.Profile {
 		v.Shares[f] = float64(v.Stacks.Inclusive(f)) / float64(max(v.Stacks.Total(), 1))

@@ -185,7 +185,7 @@ func (b *guestBatch) boot(ctx context.Context) error {
 	first := b.cases[b.indexes[0]]
 	cfg := vm.Config{Kernel: b.kernel, HostFiles: b.commands(), Append: b.opts.KernelArgs, NICs: first.vmNICs()}
 	if cost := first.File.Cost; cost != nil {
-		cfg.CountInstructions, cfg.CPU = true, cost.CPU
+		cfg.CountInstructions, cfg.CPU = true, cost.model(b.opts.CPU)
 	}
 	m, err := vm.Boot(ctx, cfg)
 	if cause := context.Cause(ctx); cause != nil {

@@ -47,6 +47,9 @@ type Options struct {
 	// is 1.
 	Patience int
 
+	// CPU is the model of guests that count instructions, in place of what cases
+	// say; QEMU's name for it.
+	CPU string
 	// Dataplane is one of the dataplanes that a run can ask for.
 	Dataplane string
 	// Force, LinkTimeout, Queues and PlaceInterrupts are those of lab.Options, for
