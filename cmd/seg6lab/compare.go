@@ -15,6 +15,7 @@ import (
 // compareFlags are of the commands that run cases on several kernels.
 type compareFlags struct {
 	kernels, kernelArgs []string
+	cpu                 string
 	guests              int
 }
 
@@ -22,6 +23,7 @@ func (f *compareFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.kernels, "kernel", nil, "host, or kernel of a guest, several times: the first is what the others are measured against")
 	flags.StringArrayVar(&f.kernelArgs, "kernel-arg", nil, "arguments for the kernel's command line, several times: all is run with each")
+	flags.StringVar(&f.cpu, "cpu", "", cpuUsage)
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 }
 
@@ -32,7 +34,7 @@ func (f *compareFlags) compare(cmd *cobra.Command, named []string, cases []*spec
 	if err := opts.Check(); err != nil {
 		return nil, inputError{err}
 	}
-	opts.Place, opts.Guests = specs.PlaceAuto, f.guests
+	opts.Place, opts.Guests, opts.CPU = specs.PlaceAuto, f.guests, f.cpu
 	opts.Frames, opts.KeepAll = frames, frames != ""
 	if err := clearLeftovers(cmd); err != nil {
 		return nil, err

@@ -13,14 +13,18 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"seg6lab/lab/vm"
 	"seg6lab/specs"
 )
+
+// cpuUsage is what --cpu is for.
+const cpuUsage = "model of the CPU whose instructions are counted, by QEMU's name (default what the case says, or " + vm.DefaultCPU + ")"
 
 type runFlags struct {
 	all, list, verbose, asJSON bool
 	labels                     []string
 	report, place, dataplane   string
-	kernelArgs                 string
+	kernelArgs, cpu            string
 	kernels                    []string
 	guests                     int
 	fresh                      bool
@@ -79,6 +83,7 @@ with another kernel, by the same program; --place host makes that an error.`,
 	flags.StringVar(&f.place, "place", specs.PlaceAuto, "where to run: auto, host or vm")
 	flags.StringSliceVar(&f.kernels, "kernel", nil, "host, or kernel of a guest: debian:6.12, a bzImage or a built tree (default "+specs.DefaultKernel+"); several run every case on each that can")
 	flags.StringVar(&f.kernelArgs, "kernel-arg", "", "arguments for the command line of the guests' kernel, such as init_on_alloc=0")
+	flags.StringVar(&f.cpu, "cpu", "", cpuUsage)
 	flags.StringVar(&f.dataplane, "dataplane", "", `"forwarder": seg6lab's own in every node that routes, not the kernel`)
 	flags.IntVarP(&f.guests, "parallel", "p", 1, "guests side by side")
 	flags.BoolVar(&f.fresh, "fresh", false, "a guest of its own for every case")
@@ -179,7 +184,7 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 	if f.kernelArgs != "" && (f.place == specs.PlaceHost || slices.Contains(f.kernels, specs.PlaceHost)) {
 		return inputError{fmt.Errorf("kernel arguments (%s) are for guests: this machine's kernel has booted without", f.kernelArgs)}
 	}
-	opts.KernelArgs = f.kernelArgs
+	opts.KernelArgs, opts.CPU = f.kernelArgs, f.cpu
 	opts.Dataplane = f.dataplane
 	opts.Force, opts.LinkTimeout = f.ports.force, f.ports.timeout
 	opts.Queues, opts.PlaceInterrupts = f.ports.queues, f.ports.placeIRQs
