@@ -52,10 +52,8 @@ func (k *compiler) counters(c *Counters) {
 
 // checkCounters waits until the segments have counted what the step says.
 func checkCounters(ctx context.Context, l *lab.Lab, forwarders *dataplane.Running, s step) error {
-	within := time.Duration(s.Within)
-	if within == 0 {
-		within = defaultWithin
-	}
+	// A short Within is about what must not arrive.
+	within := max(time.Duration(s.Within), defaultWithin)
 	for _, c := range s.Counters {
 		for deadline := time.Now().Add(within); ; {
 			have, err := countersOf(l, forwarders, c)
