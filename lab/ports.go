@@ -151,7 +151,7 @@ func releaseStale() error {
 	errs := []error{err}
 	for _, r := range all {
 		_, err := os.Lstat(filepath.Join(netnsDir, r.Netns))
-		if r.Here() && errors.Is(err, os.ErrNotExist) {
+		if r.Outdated() || r.Here() && errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, r.Release())
 		}
 	}

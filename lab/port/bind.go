@@ -178,7 +178,7 @@ func Check(ports map[string]*topology.Port, force bool) error {
 	ends := make(map[int]string)
 	for _, end := range slices.Sorted(maps.Keys(ports)) {
 		p := ports[end]
-		if i := slices.IndexFunc(records, func(r *Record) bool { return r.Answers(p) }); i >= 0 {
+		if i := slices.IndexFunc(records, func(r *Record) bool { return r.Answers(p) && !r.Outdated() }); i >= 0 {
 			if !force {
 				errs = append(errs, &InUseError{records[i]})
 			}
@@ -208,7 +208,7 @@ func (b *Binding) spare() (unreadable, err error) {
 		if !r.Answers(b.Port) {
 			continue
 		}
-		if !b.Force {
+		if !b.Force && !r.Outdated() {
 			return nil, &InUseError{r}
 		}
 		if err := r.release(); err != nil {
@@ -311,10 +311,7 @@ func (r *Record) Release() error {
 }
 
 func (r *Record) release() error {
-	if boot, err := bootID(); err != nil {
-		return err
-	} else if boot != r.Boot {
-		// Nothing of what was set is left, on no port.
+	if r.Outdated() {
 		return r.remove()
 	}
 	if err := r.bringHome(); err != nil {

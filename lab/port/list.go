@@ -16,6 +16,7 @@ func List(all bool) ([]*Facts, error) {
 	}
 	defer from.close()
 	records, recordsErr := Records()
+	records = slices.DeleteFunc(records, (*Record).Outdated)
 	var found []*Facts
 	err = from.do(func() error {
 		around, err := lookAround()

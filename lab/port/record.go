@@ -247,5 +247,12 @@ func registry() string {
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
+// Outdated says whether the record is of an earlier boot: whatever it speaks of has
+// been set up anew by the machine since.
+func (r *Record) Outdated() bool {
+	boot, err := bootID()
+	return err == nil && boot != r.Boot
+}
+
 // Here says whether the record's lab would be among those that this process sees.
 func (r *Record) Here() bool { return r.Registry == registry() }

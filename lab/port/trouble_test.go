@@ -111,20 +111,43 @@ func TestMissing(t *testing.T) {
 	b.ip("ip link show dev p0 | grep -q 'mtu 1444'")
 }
 
-// TestNextBoot: what was recorded before the machine started anew is of no use.
+// TestNextBoot: what was recorded before the machine started anew is of no use, and
+// keeps nobody from the port.
 func TestNextBoot(t *testing.T) {
 	b := newBench(t)
-	if _, err := Bind(b.binding()); err != nil {
+	reboot := func() {
+		t.Helper()
+		if _, err := Bind(b.binding()); err != nil {
+			t.Fatal(err)
+		}
+		b.ip(`nsenter --net=/run/netns/s6.lab.r ip link set in name p0 netns $$ alias ''
+			boot=$(cat /proc/sys/kernel/random/boot_id)
+			sed -i "s/$boot/00000000-0000-0000-0000-000000000000/" $SEG6LAB_STATE/ports/*.json`)
+	}
+	reboot()
+	binding := b.binding()
+	binding.Force = false
+	if err := Check(map[string]*topology.Port{"r:in": binding.Port}, false); err != nil {
+		t.Error(err)
+	}
+	if f, err := List(true); err != nil {
+		t.Error(err)
+	} else if p, err := choose(f, binding.Port); err != nil || p.State != Free {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := Bind(binding); err != nil {
 		t.Fatal(err)
 	}
-	b.node.close()
-	b.node = nil
-	b.ip(`ip netns del s6.lab.r
-		boot=$(cat /proc/sys/kernel/random/boot_id)
-		sed -i "s/$boot/00000000-0000-0000-0000-000000000000/" $SEG6LAB_STATE/ports/*.json`)
 	if err := b.release(); err != nil {
 		t.Error(err)
 	}
+	b.nothingLeft()
+	reboot()
+	now := b.look()
+	if err := b.release(); err != nil {
+		t.Error(err)
+	}
+	b.same(now)
 	b.nothingLeft()
 }
 
