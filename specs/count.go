@@ -113,26 +113,23 @@ func (v *VariantCost) count(l *lab.Lab, c *Case, packets int) error {
 		return err
 	}
 	defer back()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	once := func() (float64, error) {
 		return counted(l, s, packets, send)
 	}
-	if err := v.series(once, c.File.Cost.Runs); err != nil {
+	collect := debug.SetGCPercent(-1)
+	err = v.series(once, c.File.Cost.Runs)
+	debug.SetGCPercent(collect)
+	if err != nil {
 		return err
 	}
 	if len(c.File.Cost.Profile) == 0 {
 		return nil
 	}
-	v.Stacks = make(profile.Stacks)
-	for _, period := range samplePeriods {
-		all, err := profile.Collect(period, send)
-		if err != nil {
-			return err
-		}
-		for stack, n := range all.Below(receiving) {
-			v.Stacks[stack] += n
-		}
+	all, err := profile.Collect(send, samplePeriods...)
+	if err != nil {
+		return err
 	}
+	v.Stacks = all.Below(receiving)
 	v.Shares = make(map[string]float64)
 	for _, f := range c.File.Cost.Profile {
 		v.Shares[f] = float64(v.Stacks.Inclusive(f)) / float64(max(v.Stacks.Total(), 1))

@@ -30,9 +30,9 @@ var ErrUnsupported = errors.New("the kernel cannot be sampled")
 // 60 000 stacks.
 const ringPages = 4096
 
-// Collect samples the CPU that the calling thread is on, and is to stay on, every period
-// nanoseconds while f runs.
-func Collect(period uint64, f func() error) (Stacks, error) {
+// Collect runs f once for each of the periods, and while it does, samples the CPU
+// that the calling thread is on, and is to stay on, every so many nanoseconds.
+func Collect(f func() error, periods ...uint64) (Stacks, error) {
 	symbols, err := readSymbols()
 	if err != nil {
 		return nil, err
@@ -41,6 +41,17 @@ func Collect(period uint64, f func() error) (Stacks, error) {
 	if err != nil {
 		return nil, err
 	}
+	stacks := make(Stacks)
+	for _, period := range periods {
+		if err := stacks.collect(symbols, cpu, period, f); err != nil {
+			return nil, err
+		}
+	}
+	return stacks, nil
+}
+
+// collect adds the samples of one run.
+func (s Stacks) collect(symbols *symbols, cpu int, period uint64, f func() error) error {
 	attr := &unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Config:      unix.PERF_COUNT_SW_CPU_CLOCK,
@@ -51,31 +62,31 @@ func Collect(period uint64, f func() error) (Stacks, error) {
 	}
 	fd, err := unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("%w: perf_event_open: %w", ErrUnsupported, err)
+		return fmt.Errorf("%w: perf_event_open: %w", ErrUnsupported, err)
 	}
 	defer unix.Close(fd)
 	page := os.Getpagesize()
 	ring, err := unix.Mmap(fd, 0, (1+ringPages)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("buffer for samples: %w", err)
+		return fmt.Errorf("buffer for samples: %w", err)
 	}
 	defer unix.Munmap(ring)
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
-		return nil, err
+		return err
 	}
 	ferr := f()
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0); err != nil {
-		return nil, err
+		return err
 	}
 	if ferr != nil {
-		return nil, ferr
+		return ferr
 	}
 	meta := (*unix.PerfEventMmapPage)(unsafe.Pointer(&ring[0]))
 	// The buffer is read once, with the event off: nothing moves the head.
 	if meta.Data_head > uint64(ringPages*page) {
-		return nil, errors.New("more samples than the buffer holds: sample more rarely")
+		return errors.New("more samples than the buffer holds: sample more rarely")
 	}
-	return count(ring[page:page+int(meta.Data_head)], symbols)
+	return s.count(ring[page:page+int(meta.Data_head)], symbols)
 }
 
 func currentCPU() (int, error) {
@@ -88,32 +99,31 @@ func currentCPU() (int, error) {
 
 // count reads records: struct perf_event_header, then for a sample the number of
 // addresses and the addresses, the innermost first (perf_event_open(2)).
-func count(records []byte, s *symbols) (Stacks, error) {
+func (s Stacks) count(records []byte, symbols *symbols) error {
 	const header, contextMark = 8, ^uint64(4095) + 1
-	stacks := make(Stacks)
 	for len(records) > 0 {
 		if len(records) < header {
-			return nil, errors.New("half a record among the samples")
+			return errors.New("half a record among the samples")
 		}
 		kind, size := binary.NativeEndian.Uint32(records), int(binary.NativeEndian.Uint16(records[6:]))
 		if size < header || size > len(records) {
-			return nil, fmt.Errorf("a record of %d bytes among the samples", size)
+			return fmt.Errorf("a record of %d bytes among the samples", size)
 		}
 		body := records[header:size]
 		records = records[size:]
 		switch kind {
 		case unix.PERF_RECORD_LOST:
-			return nil, errors.New("samples were lost: sample more rarely")
+			return errors.New("samples were lost: sample more rarely")
 		case unix.PERF_RECORD_SAMPLE:
 		default:
 			continue
 		}
 		if len(body) < 8 {
-			return nil, errors.New("half a sample")
+			return errors.New("half a sample")
 		}
 		n := binary.NativeEndian.Uint64(body)
 		if n > uint64(len(body)/8-1) {
-			return nil, fmt.Errorf("a sample of %d addresses", n)
+			return fmt.Errorf("a sample of %d addresses", n)
 		}
 		var names []string
 		for i := range n {
@@ -121,12 +131,12 @@ func count(records []byte, s *symbols) (Stacks, error) {
 			if address >= contextMark { // PERF_CONTEXT_KERNEL and its like
 				continue
 			}
-			names = append(names, s.name(address, i > 1))
+			names = append(names, symbols.name(address, i > 1))
 		}
 		slices.Reverse(names)
 		if len(names) > 0 {
-			stacks[join(names)]++
+			s[join(names)]++
 		}
 	}
-	return stacks, nil
+	return nil
 }
