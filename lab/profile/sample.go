@@ -5,6 +5,11 @@
 // A sample is taken by a timer's interrupt. What runs with interrupts off is
 // seen where they are allowed again, so the share of such a function goes to who
 // calls it, mostly to a function with "irqrestore" or "unlock" in its name.
+//
+// A stack is as good as the kernel's unwinder. With CONFIG_UNWINDER_ORC it is exact. With
+// CONFIG_UNWINDER_GUESS a function that has returned is in it as long as nothing was
+// written over its return address, so that the inclusive share of a function that is
+// called at all is too large rather than too small; one that is never called has none.
 package profile
 
 import (
