@@ -1,6 +1,7 @@
 package port
 
 import (
+	"bufio"
 	"errors"
 	"os"
 	"os/exec"
@@ -53,12 +54,19 @@ func TestNamespaceLost(t *testing.T) {
 	if _, err := Bind(b.binding()); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("nsenter", "--net="+filepath.Join(NetnsDir, "s6.lab.r"), "cat")
+	cmd := exec.Command("nsenter", "--net="+filepath.Join(NetnsDir, "s6.lab.r"), "sh", "-c", "echo inside; cat")
 	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
 	defer cmd.Wait()
