@@ -191,7 +191,7 @@ func (b *guestBatch) boot(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if errors.Is(err, vm.ErrNoQEMU) || errors.Is(err, vm.ErrNoNIC) {
+	if errors.Is(err, vm.ErrNoQEMU) || errors.Is(err, vm.ErrNoNIC) || errors.Is(err, vm.ErrNoCPU) {
 		b.blameAll(Unsupported, err)
 		return nil
 	}

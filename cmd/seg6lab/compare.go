@@ -34,6 +34,9 @@ func (f *compareFlags) compare(cmd *cobra.Command, named []string, cases []*spec
 	if err := opts.Check(); err != nil {
 		return nil, inputError{err}
 	}
+	if err := checkCPU(cmd, f.cpu); err != nil {
+		return nil, err
+	}
 	opts.Place, opts.Guests, opts.CPU = specs.PlaceAuto, f.guests, f.cpu
 	opts.Frames, opts.KeepAll = frames, frames != ""
 	if err := clearLeftovers(cmd); err != nil {

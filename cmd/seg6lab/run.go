@@ -93,6 +93,18 @@ with another kernel, by the same program; --place host makes that an error.`,
 	return cmd
 }
 
+// checkCPU tells whether the value of --cpu is a CPU.
+func checkCPU(cmd *cobra.Command, cpu string) error {
+	if cpu == "" {
+		return nil
+	}
+	err := vm.CheckCPU(cmd.Context(), cpu)
+	if errors.Is(err, vm.ErrNoCPU) {
+		return inputError{err}
+	}
+	return err
+}
+
 func chooseCases(args []string, f runFlags) ([]*specs.Case, error) {
 	if len(args) == 0 && !f.all && !f.list {
 		return nil, errors.New("which case? give a name, a file, a directory or --all (seg6lab run --list)")
@@ -183,6 +195,9 @@ func runCases(cmd *cobra.Command, cases []*specs.Case, f runFlags) error {
 	opts := specs.RunOptions{Place: f.place, Guests: f.guests, Fresh: f.fresh}
 	if f.kernelArgs != "" && (f.place == specs.PlaceHost || slices.Contains(f.kernels, specs.PlaceHost)) {
 		return inputError{fmt.Errorf("kernel arguments (%s) are for guests: this machine's kernel has booted without", f.kernelArgs)}
+	}
+	if err := checkCPU(cmd, f.cpu); err != nil {
+		return err
 	}
 	opts.KernelArgs, opts.CPU = f.kernelArgs, f.cpu
 	opts.Dataplane = f.dataplane

@@ -64,9 +64,6 @@ type Config struct {
 	BootTimeout time.Duration
 }
 
-// DefaultCPU is the model of guests that count instructions.
-const DefaultCPU = "Haswell-v4"
-
 func (c Config) withDefaults() Config {
 	if c.MemoryMB == 0 {
 		c.MemoryMB = 384
@@ -177,6 +174,11 @@ func boot(ctx context.Context, cfg Config) (*Machine, error) {
 	mods, err := kernel.OpenModules(cfg.Kernel)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.CountInstructions {
+		if err := CheckCPU(ctx, cfg.CPU); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkNICs(ctx, qemu, cfg.Kernel, mods, cfg.NICs); err != nil {
 		return nil, err
