@@ -29,7 +29,7 @@ func (c *compiler) fail(format string, args ...any) {
 func compile(config *Config) (*Forwarder, error) {
 	c := &compiler{
 		Forwarder: &Forwarder{
-			quirks: LinuxQuirks(), now: time.Now, model: config.Model, seed: rand.Uint32(),
+			quirks: LinuxQuirks(), now: time.Now, model: config.Model, cpus: config.CPUs, seed: rand.Uint32(),
 			fib4: fib.New[*dst](), fib6: fib.New[*dst](),
 			hmac: map[uint32]*hmacKey{}, own: ownAddresses{set: map[netip.Addr]bool{}, anycast: map[netip.Addr]bool{}, broadcast: map[[4]byte]bool{}},
 		},

@@ -38,6 +38,9 @@ type Config struct {
 	Quirks *Quirks
 	// Model keeps the account of the sk_buffs, if not nil.
 	Model *Model
+	// CPUs that Run has its threads on, one after the other, and from the first
+	// one again; anywhere when empty.
+	CPUs []int
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
 }

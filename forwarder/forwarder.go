@@ -51,6 +51,7 @@ type Forwarder struct {
 	ident atomic.Uint32
 	now   func() time.Time
 	model *Model
+	cpus  []int
 
 	mu      sync.Mutex
 	workers []*Worker
@@ -62,6 +63,9 @@ type Forwarder struct {
 func New(c Config) (*Forwarder, error) {
 	f, err := compile(&c)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkCPUs(c.CPUs); err != nil {
 		return nil, err
 	}
 	f.worker = f.NewWorker()

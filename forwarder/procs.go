@@ -1,9 +1,38 @@
 package forwarder
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
+
+// onCPU has the calling thread run on one CPU only. Its goroutine must be locked to
+// it.
+func onCPU(cpu int) error {
+	var on unix.CPUSet
+	on.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &on); err != nil {
+		return fmt.Errorf("forwarder: a thread on CPU %d: %w", cpu, err)
+	}
+	return nil
+}
+
+// checkCPUs tells whether threads may run on each of the CPUs, by trying.
+func checkCPUs(cpus []int) error {
+	checked := make(chan error)
+	go func() {
+		runtime.LockOSThread() // The thread ends with the goroutine.
+		var errs []error
+		for _, cpu := range cpus {
+			errs = append(errs, onCPU(cpu))
+		}
+		checked <- errors.Join(errs...)
+	}()
+	return <-checked
+}
 
 // procs counts the Ps of the Go scheduler that running forwarders want beside
 // those of the rest of the process.

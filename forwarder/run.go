@@ -42,7 +42,7 @@ func (f *Forwarder) Run(ctx context.Context, ports []port.Port) error {
 		wait.Go(func() {
 			defer cancel()
 			if ctx.Err() == nil {
-				errs[i] = f.serve(way.port, way.queue, ports)
+				errs[i] = f.serve(i, way.port, way.queue, ports)
 			}
 		})
 	}
@@ -102,9 +102,14 @@ func (s *senders) flush() error {
 	return s.err
 }
 
-// serve forwards what one queue of a port receives.
-func (f *Forwarder) serve(index int, queue port.Queue, ports []port.Port) error {
+// serve forwards what one queue of a port receives, as one of the threads of Run.
+func (f *Forwarder) serve(thread, index int, queue port.Queue, ports []port.Port) error {
 	runtime.LockOSThread()
+	if n := len(f.cpus); n > 0 {
+		if err := onCPU(f.cpus[thread%n]); err != nil {
+			return err
+		}
+	}
 	// A thread of the batch class does not interrupt whoever sends to the port,
 	// so it finds more frames at a time. Refused, it is only slower. The thread
 	// ends with the goroutine, and its class with it.

@@ -18,6 +18,7 @@ import (
 func newUpCommand() *cobra.Command {
 	var name string
 	var ports portFlags
+	var means meansFlags
 	cmd := &cobra.Command{
 		Use:   "up TOPOLOGY",
 		Short: "Build a lab and leave it up",
@@ -47,6 +48,10 @@ outside equipment, and the node at its other end is not built.`,
 			if err != nil {
 				return err
 			}
+			with, err := means.means()
+			if err != nil {
+				return err
+			}
 			if t, err = t.Bind(bound); err != nil {
 				return inputError{err}
 			}
@@ -63,10 +68,14 @@ outside equipment, and the node at its other end is not built.`,
 			if err != nil {
 				return err
 			}
-			if err := dataplane.Spawn(l, t, args[0]); err != nil {
+			said, err := dataplane.Spawn(l, t, args[0], with)
+			if err != nil {
 				return errors.Join(err, l.Down())
 			}
 			defer l.Close()
+			for _, line := range said {
+				fmt.Fprintln(cmd.OutOrStdout(), line)
+			}
 			for _, p := range l.Ports {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is port %s\n", p.End, p)
 			}
@@ -79,6 +88,7 @@ outside equipment, and the node at its other end is not built.`,
 		},
 	}
 	ports.add(cmd)
+	means.add(cmd, "forwarder-port", "forwarder-cpus")
 	cmd.Flags().StringVar(&name, "name", "", "name of the lab (default: that of the topology)")
 	return cmd
 }

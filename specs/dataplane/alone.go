@@ -70,10 +70,18 @@ func Devices(n *topology.Node) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// Means are what a forwarder of its own forwards with.
+type Means struct {
+	// Kinds of port to try in order, packet sockets when empty.
+	Kinds []port.Kind
+	// CPUs are those of forwarder.Config.
+	CPUs []int
+}
+
 // RunAlone forwards as the node says on devices of the namespace that the
 // calling thread is in, until the context ends. started is told what each port
 // is once frames are taken.
-func RunAlone(ctx context.Context, n *topology.Node, kinds []port.Kind, started func(ports []string)) error {
+func RunAlone(ctx context.Context, n *topology.Node, means Means, started func(ports []string)) error {
 	var devices []forwarder.Device
 	for _, name := range Devices(n) {
 		d, err := net.InterfaceByName(name)
@@ -88,25 +96,26 @@ func RunAlone(ctx context.Context, n *topology.Node, kinds []port.Kind, started 
 	if err != nil {
 		return err
 	}
-	return run(ctx, c, kinds, started)
+	return run(ctx, c, means, started)
 }
 
 // RunNode is RunAlone for a node of a topology, in whose namespace the calling
 // thread is.
-func RunNode(ctx context.Context, t *topology.Topology, name string, kinds []port.Kind, started func(ports []string)) error {
+func RunNode(ctx context.Context, t *topology.Topology, name string, means Means, started func(ports []string)) error {
 	c, err := Config(t, name)
 	if err != nil {
 		return err
 	}
-	return run(ctx, c, kinds, started)
+	return run(ctx, c, means, started)
 }
 
-func run(ctx context.Context, c forwarder.Config, kinds []port.Kind, started func(ports []string)) error {
+func run(ctx context.Context, c forwarder.Config, means Means, started func(ports []string)) error {
+	c.CPUs = means.CPUs
 	f, err := forwarder.New(c)
 	if err != nil {
 		return err
 	}
-	ports, err := openPorts(c, kinds...)
+	ports, err := openPorts(c, means.Kinds...)
 	if err != nil {
 		return err
 	}
