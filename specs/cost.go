@@ -24,13 +24,14 @@ import (
 type Cost struct {
 	strictyaml.At `yaml:"-" json:"-"`
 
-	// Step whose frames are counted, from 1; the first that sends when left out.
+	// Step whose first frame is sent, over and over, from 1; the first that sends
+	// when left out.
 	Step int `yaml:"step,omitempty"`
 	// Packets is how many are sent in a run, 2000 when left out.
 	Packets int `yaml:"packets,omitempty"`
 	// Runs is how many times they are sent, 5 when left out.
 	Runs int `yaml:"runs,omitempty"`
-	// CPU is QEMU's name for the model, Haswell-v4 when left out.
+	// CPU is QEMU's name for the model, Haswell-v4 when left out, or what --cpu says.
 	CPU string `yaml:"cpu,omitempty"`
 	// Variants of the network, each laid over the topology as With is. The case's
 	// steps are done in each. Without any, the case is its own only variant.
