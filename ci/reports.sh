@@ -28,6 +28,9 @@ while read -r kernel arguments claims code cases; do
 	test "$got" = "$code" || failed="$failed
 $kernel $arguments $cases: exit code $got, expected $code"
 done <ci/reports
+echo "== cases as shell scripts"
+$go test -count=1 -timeout 3h -run 'AllScriptsAgree' ./specs || failed="$failed
+cases and their scripts"
 echo "== what the L2 encapsulation costs, in the order of the report"
 $go test -count=1 -timeout 3h -run 'L2EncapCosts' -v ./specs || failed="$failed
 the order of costs"

@@ -68,7 +68,7 @@ func (m Machine) String() string {
 func (c *Comparison) command() string {
 	lines := []string{"seg6lab compare " + strings.Join(quoteAll(c.Cases), " ")}
 	for _, k := range c.Kernels {
-		lines = append(lines, "--kernel "+quote(k.Spec))
+		lines = append(lines, "--kernel "+broken(quote(k.Spec)))
 	}
 	seen := make(map[string]bool)
 	for _, row := range c.Rows {
@@ -78,6 +78,15 @@ func (c *Comparison) command() string {
 		}
 	}
 	return "  " + strings.Join(lines, " \\\n      ") + "\n"
+}
+
+// broken is a word of the shell that is too long for a line, in several.
+func broken(word string) string {
+	const room = lineWidth - len("      --kernel  \\ ")
+	if len(word) <= room || word[0] == '\'' { // where a backslash is one
+		return word
+	}
+	return word[:room] + "\\\n" + broken(word[room:])
 }
 
 // quote writes a word for the shell.

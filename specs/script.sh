@@ -48,6 +48,9 @@ on() { at="$id-$1"; shift; ip netns exec "$at" "$@"; }
 # ipn NODE ARGUMENTS...: ip in the node.
 ipn() { at="$id-$1"; shift; ip -n "$at" "$@"; }
 
+# tcn NODE ARGUMENTS...: tc in the node.
+tcn() { at="$id-$1"; shift; tc -n "$at" "$@"; }
+
 # when STATE COMMAND...: on kernels of which FIX says so.
 when() { state=$1; shift; [ "$FIX" != "$state" ] || "$@"; }
 
@@ -116,7 +119,7 @@ injector() {
 # are popped on the way.
 inject() {
 	n=$1 name=$2 dev=$3 times=$4 room=$(($5 - 16)) hex=$(joined "$6") first=$3
-	on "$name" tc qdisc replace dev s6gen clsact
+	tcn "$name" qdisc replace dev s6gen clsact
 	[ "$room" = 0 ] || pad
 	payload=$((${#hex} / 2 - 42)) # behind Ethernet, IPv4 and ICMP
 	tail=$((payload % 4)) pattern='' chain=0 keys=1
@@ -140,12 +143,12 @@ inject() {
 		munge="$munge munge offset $at u32 set 0x${hex%"$rest"}"
 		at=$((at + 4)) keys=$((keys + 1))
 	done
-	on "$name" tc -batch - <<-END
+	tcn "$name" -batch - <<-END
 		$batch
 		filter add dev s6gen ingress chain $chain protocol all matchall action pedit $munge pipe action mirred egress redirect dev $first
 	END
 	on "$gen" ping -q -c "$times" -i 0.002 -W 0.01 -s "$payload" ${pattern:+-p "$pattern"} "198.18.$n.2" >/dev/null || [ $? = 1 ]
-	on "$name" tc qdisc del dev s6gen clsact
+	tcn "$name" qdisc del dev s6gen clsact
 }
 
 # pad puts in front of hex what takes the room, and has it popped behind a pair of
@@ -173,9 +176,9 @@ pad() {
 		tags=${tags}81000001 pops="$pops action vlan pop pipe" number=$((number + 1))
 	done
 	hex=${hex%,*}$tags${hex#*,}
-	! on "$name" tc qdisc del dev s6pop1 clsact 2>/dev/null || :
-	on "$name" tc qdisc add dev s6pop1 clsact
-	on "$name" tc -batch - <<-END
+	! tcn "$name" qdisc del dev s6pop1 clsact 2>/dev/null || :
+	tcn "$name" qdisc add dev s6pop1 clsact
+	tcn "$name" -batch - <<-END
 		$batch
 		filter add dev s6pop1 ingress chain $chain protocol all matchall $pops $last action mirred egress redirect dev $dev
 	END
@@ -184,11 +187,11 @@ pad() {
 # watch NODE DEV: counts anew what arrives there, by the filters that follow.
 watch() {
 	name=$1 dev=$2
-	! on "$name" tc qdisc del dev "$dev" clsact 2>/dev/null || :
-	on "$name" tc qdisc add dev "$dev" clsact
+	! tcn "$name" qdisc del dev "$dev" clsact 2>/dev/null || :
+	tcn "$name" qdisc add dev "$dev" clsact
 }
 
-filter() { on "$name" tc filter add dev "$dev" ingress protocol all pref "$@"; }
+filter() { tcn "$name" filter add dev "$dev" ingress protocol all pref "$@"; }
 
 # clone header|data: another sk_buff shares the packet for as long as the test
 # takes, or did so once.
@@ -198,8 +201,8 @@ clone() {
 		on "$name" sysctl -qw net.ipv6.conf.s6hold.disable_ipv6=1
 		ipn "$name" link set s6hold up
 	fi
-	on "$name" tc qdisc del dev s6hold root 2>/dev/null || :
-	[ "$1" = data ] || on "$name" tc qdisc add dev s6hold root netem delay 100s limit 100000
+	tcn "$name" qdisc del dev s6hold root 2>/dev/null || :
+	[ "$1" = data ] || tcn "$name" qdisc add dev s6hold root netem delay 100s limit 100000
 	filter 1 matchall action mirred egress mirror dev s6hold continue
 }
 
@@ -247,7 +250,7 @@ others() {
 
 # counted NODE DEV PREF: the packets that a filter took.
 counted() {
-	on "$1" tc -s filter show dev "$2" ingress pref "$3" | {
+	tcn "$1" -s filter show dev "$2" ingress pref "$3" | {
 		packets=0
 		while read -r word _ _ number _; do
 			[ "$word" != Sent ] || packets=$number

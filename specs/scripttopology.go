@@ -141,7 +141,7 @@ func (s *scripter) node(name string, n *topology.Node, neighbours []topology.Nei
 		ip("%s", routeWords(n, r))
 	}
 	for _, dev := range sortedKeys(n.Netem) {
-		s.f("on %s tc qdisc add dev %s root handle 1: netem%s", name, dev, netemWords(n.Netem[dev]))
+		s.f("tcn %s qdisc add dev %s root handle 1: netem%s", name, dev, netemWords(n.Netem[dev]))
 	}
 	for _, line := range n.Run {
 		s.f("on %s sh -c %s", name, quote(line))
@@ -166,10 +166,14 @@ func vlansInOrder(vlans map[string]*topology.VLAN) []string {
 }
 
 func (s *scripter) sysctls(name string, n *topology.Node, ofDevices bool) {
+	line := ""
 	for _, key := range sortedKeys(n.Sysctls) {
 		if ofDevice(key) == ofDevices {
-			s.f("on %s sysctl -qw %s", name, quote(key+"="+n.Sysctls[key]))
+			line += " \\\n\t" + quote(key+"="+n.Sysctls[key])
 		}
+	}
+	if line != "" {
+		s.f("on %s sysctl -qw%s", name, line)
 	}
 }
 
