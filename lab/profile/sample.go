@@ -16,6 +16,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"unsafe"
@@ -35,9 +36,16 @@ var ErrUnsupported = errors.New("the kernel cannot be sampled")
 // 60 000 stacks.
 const ringPages = 4096
 
-// Collect runs f once for each of the periods, and while it does, samples the CPU
-// that the calling thread is on, and is to stay on, every so many nanoseconds.
-func Collect(f func() error, periods ...uint64) (Stacks, error) {
+// Collect runs f a number of times, and while it does, samples the CPU that the
+// calling thread is on, and is to stay on: each time with another period, drawn from
+// two to four thirds of the given one, which is in nanoseconds. The draw is the same at
+// every call.
+//
+// Where the clock counts instructions and f does the same again and again, samples a
+// fixed period apart are not spread over f. What runs with interrupts off, and the
+// sampling itself, shift them until they come round to the same few places of it, and never
+// to others: shares counted so were wrong by a factor of two, either way.
+func Collect(period uint64, times int, f func() error) (Stacks, error) {
 	symbols, err := readSymbols()
 	if err != nil {
 		return nil, err
@@ -46,17 +54,6 @@ func Collect(f func() error, periods ...uint64) (Stacks, error) {
 	if err != nil {
 		return nil, err
 	}
-	stacks := make(Stacks)
-	for _, period := range periods {
-		if err := stacks.collect(symbols, cpu, period, f); err != nil {
-			return nil, err
-		}
-	}
-	return stacks, nil
-}
-
-// collect adds the samples of one run.
-func (s Stacks) collect(symbols *symbols, cpu int, period uint64, f func() error) error {
 	attr := &unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Config:      unix.PERF_COUNT_SW_CPU_CLOCK,
@@ -67,31 +64,42 @@ func (s Stacks) collect(symbols *symbols, cpu int, period uint64, f func() error
 	}
 	fd, err := unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("%w: perf_event_open: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: perf_event_open: %w", ErrUnsupported, err)
 	}
 	defer unix.Close(fd)
 	page := os.Getpagesize()
 	ring, err := unix.Mmap(fd, 0, (1+ringPages)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("buffer for samples: %w", err)
+		return nil, fmt.Errorf("buffer for samples: %w", err)
 	}
 	defer unix.Munmap(ring)
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
-		return err
-	}
-	ferr := f()
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0); err != nil {
-		return err
-	}
-	if ferr != nil {
-		return ferr
+	draw := rand.New(rand.NewPCG(0, period))
+	for range times {
+		if err := during(f, fd, 2*period/3+draw.Uint64N(2*period/3)); err != nil {
+			return nil, err
+		}
 	}
 	meta := (*unix.PerfEventMmapPage)(unsafe.Pointer(&ring[0]))
 	// The buffer is read once, with the event off: nothing moves the head.
 	if meta.Data_head > uint64(ringPages*page) {
-		return errors.New("more samples than the buffer holds: sample more rarely")
+		return nil, errors.New("more samples than the buffer holds: sample more rarely")
 	}
-	return s.count(ring[page:page+int(meta.Data_head)], symbols)
+	return count(ring[page:page+int(meta.Data_head)], symbols)
+}
+
+// during has the event fd take samples while f runs.
+func during(f func() error, fd int, period uint64) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_PERIOD, uintptr(unsafe.Pointer(&period))); errno != 0 {
+		return fmt.Errorf("%d ns between samples: %w", period, errno)
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+		return err
+	}
+	err := f()
+	if off := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0); err == nil {
+		err = off
+	}
+	return err
 }
 
 func currentCPU() (int, error) {
@@ -104,31 +112,32 @@ func currentCPU() (int, error) {
 
 // count reads records: struct perf_event_header, then for a sample the number of
 // addresses and the addresses, the innermost first (perf_event_open(2)).
-func (s Stacks) count(records []byte, symbols *symbols) error {
+func count(records []byte, s *symbols) (Stacks, error) {
 	const header, contextMark = 8, ^uint64(4095) + 1
+	stacks := make(Stacks)
 	for len(records) > 0 {
 		if len(records) < header {
-			return errors.New("half a record among the samples")
+			return nil, errors.New("half a record among the samples")
 		}
 		kind, size := binary.NativeEndian.Uint32(records), int(binary.NativeEndian.Uint16(records[6:]))
 		if size < header || size > len(records) {
-			return fmt.Errorf("a record of %d bytes among the samples", size)
+			return nil, fmt.Errorf("a record of %d bytes among the samples", size)
 		}
 		body := records[header:size]
 		records = records[size:]
 		switch kind {
 		case unix.PERF_RECORD_LOST:
-			return errors.New("samples were lost: sample more rarely")
+			return nil, errors.New("samples were lost: sample more rarely")
 		case unix.PERF_RECORD_SAMPLE:
 		default:
 			continue
 		}
 		if len(body) < 8 {
-			return errors.New("half a sample")
+			return nil, errors.New("half a sample")
 		}
 		n := binary.NativeEndian.Uint64(body)
 		if n > uint64(len(body)/8-1) {
-			return fmt.Errorf("a sample of %d addresses", n)
+			return nil, fmt.Errorf("a sample of %d addresses", n)
 		}
 		var names []string
 		for i := range n {
@@ -136,12 +145,12 @@ func (s Stacks) count(records []byte, symbols *symbols) error {
 			if address >= contextMark { // PERF_CONTEXT_KERNEL and its like
 				continue
 			}
-			names = append(names, symbols.name(address, i > 1))
+			names = append(names, s.name(address, i > 1))
 		}
 		slices.Reverse(names)
 		if len(names) > 0 {
-			s[join(names)]++
+			stacks[join(names)]++
 		}
 	}
-	return nil
+	return stacks, nil
 }
