@@ -64,9 +64,9 @@ func (m Machine) String() string {
 	return text
 }
 
-// command is the command line that makes the comparison again, a flag a line.
+// command is the command line that makes the report again, a flag a line.
 func (c *Comparison) command() string {
-	lines := []string{"seg6lab compare " + strings.Join(quoteAll(c.Cases), " ")}
+	lines := []string{"seg6lab report " + strings.Join(quoteAll(c.Cases), " ")}
 	for _, k := range c.Kernels {
 		lines = append(lines, "--kernel "+broken(quote(k.Spec)))
 	}

@@ -51,7 +51,7 @@ func TestMailTells(t *testing.T) {
 		"\nOn what\n\nA  debian:6.12: Linux",
 		"Machine: a CPU, 2 CPUs, Linux 6.18; guests: QEMU 7.2, TCG\n",
 		"  reallocations                           2         1  0.50         1  0.50\n",
-		"How to repeat\n\n  seg6lab compare l2 'it'\\''s' \\\n      --kernel debian:6.12 \\\n      --kernel debian:6.12+l2-cow \\\n",
+		"How to repeat\n\n  seg6lab report l2 'it'\\''s' \\\n      --kernel debian:6.12 \\\n      --kernel debian:6.12+l2-cow \\\n",
 		"      --kernel-arg init_on_alloc=1\n",
 	} {
 		if !strings.Contains(b.String(), part) {
