@@ -55,6 +55,7 @@ func spawn(node *lab.Node, exe, ref string, t *topology.Topology, means Means) (
 		args = append(args, "--cpus", strconv.Itoa(cpu))
 	}
 	cmd := node.Command(context.Background(), exe, args...)
+	cmd.Args[0] = os.Args[0] // a test's binary is several programs
 	// A session of its own, which outlives this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	said, err := cmd.StdoutPipe()
@@ -69,7 +70,10 @@ func spawn(node *lab.Node, exe, ref string, t *topology.Topology, means Means) (
 	// It closes its output once it forwards.
 	out, err := io.ReadAll(said)
 	if err == nil && !strings.HasPrefix(string(out), "forwarding") {
-		err = errors.Join(cmd.Wait(), errors.New(strings.TrimSpace(complaint.String())))
+		err = cmd.Wait()
+		if why := strings.TrimPrefix(strings.TrimSpace(complaint.String()), "seg6lab: "); why != "" {
+			err = errors.New(why)
+		}
 	}
 	if err != nil {
 		return "", err
