@@ -421,7 +421,7 @@ func TestInterrupts(t *testing.T) {
 	if out := g.seg6lab(0, "port", "list"); !strings.Contains(out, "from CPU 1 to 0") {
 		t.Errorf("no advice for the interrupts:\n%s", out)
 	}
-	g.sh("cat >/tmp/far.yaml <<'END'\nname: far\nnodes: {dst: {}}\nlinks: [{ends: [dst:eth0, r:out]}]\nEND")
+	g.sh("cat >/tmp/far.yaml <<'END'\nname: far\nnodes: {dst: {}, r: {}}\nlinks: [{ends: [dst:eth0, r:out]}]\nEND")
 	for _, back := range [][]string{{"down", "far"}, {"port", "release", "--all"}} {
 		g.seg6lab(0, "up", "/tmp/far.yaml", "--force", "--port", "dst:eth0=eth0", "--queues", "1", "--place-irqs")
 		if got, want := where(), strings.ReplaceAll(before, " 1", " 0"); got != want {
@@ -447,6 +447,7 @@ func TestOutside(t *testing.T) {
 	g.sh("cat >/tmp/far.yaml <<'END'\n" + `name: far
 nodes:
   dst: {addresses: {eth0: ["2001:db8:2::2/64", "fc00:1::1/128"]}, routes: [{to: default, via: "2001:db8:2::1"}]}
+  r: {}
 links: [{ends: [dst:eth0, r:out]}]
 ports: {dst:eth0: eth1}
 ` + "END\ncat >/tmp/near.yaml <<'END'\n" + `case: near
