@@ -78,11 +78,13 @@ func TestBisect(t *testing.T) {
 	culprit := commit("seg6_local.c", right, wrong)
 	bad := commit("seg6.c", title+".", title)
 
-	env := environment(t)
+	// The command itself, not this test by its name: guests get a copy of it.
+	bin := t.TempDir()
+	run(t, "", "go", "build", "-o", filepath.Join(bin, "seg6lab"), ".")
+	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	const name = "end/sl-2,bare,udp"
 	git("checkout", "-q", broken)
 	before := stats(t, tree)
-	bin, _, _ := strings.Cut(lookup(env, "PATH"), ":")
 	cmd := exec.Command(filepath.Join(bin, "seg6lab"), "bisect-step", name)
 	cmd.Dir, cmd.Env = tree, env
 	out, err := cmd.CombinedOutput()
@@ -100,16 +102,6 @@ func TestBisect(t *testing.T) {
 	if want := culprit + " is the first bad commit"; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v, without %q:\n%s", err, want, out)
 	}
-}
-
-// lookup is the value of a variable, the last of several.
-func lookup(env []string, name string) (value string) {
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			value = v
-		}
-	}
-	return value
 }
 
 func run(t *testing.T, dir, name string, args ...string) string {
