@@ -9,7 +9,7 @@ echo "== kernels: configuration, patches, bisection"
 $go test -count=1 -timeout 2h -run 'Debian' ./lab/kernel
 $go test -count=1 -timeout 2h -run 'Bisect' ./cmd/seg6lab
 echo "== every case on a kernel with our configuration"
-bin/seg6lab run --all --kernel debian:6.12:source --report bin/report-source
+bin/seg6lab run --all --kernel host,debian:6.12:source --report bin/report-source
 
 echo "== the reports, before and after their fix"
 failed=
