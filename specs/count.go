@@ -21,9 +21,10 @@ import (
 	"seg6lab/traffic"
 )
 
-// receiving is the function below which the kernel works on frames that came in:
-// what the sender costs is not among a profile's samples.
-const receiving = "net_rx_action"
+// receiving are the functions below which the kernel works on frames that came in,
+// the second on those that a TAP device is given: what the sender costs is not among
+// a profile's samples.
+var receiving = []string{"net_rx_action", "napi_gro_frags"}
 
 const (
 	// warmUp is how many packets go before those that are counted: they fill caches.
@@ -129,7 +130,7 @@ func (v *VariantCost) count(l *lab.Lab, c *Case, packets int) error {
 	if err != nil {
 		return err
 	}
-	v.Stacks = all.Below(receiving)
+	v.Stacks = all.Below(receiving...)
 	v.Shares = make(map[string]float64)
 	for _, f := range c.File.Cost.Profile {
 		v.Shares[f] = float64(v.Stacks.Inclusive(f)) / float64(max(v.Stacks.Total(), 1))

@@ -38,6 +38,9 @@ func TestShares(t *testing.T) {
 	if got := some.Below("b"); got.Total() != 8 || got["b"] != 4 || got["b;pskb_expand_head;memset_orig"] != 3 {
 		t.Errorf("below b: %v", got)
 	}
+	if got := some.Below("pskb_expand_head", "memset_orig"); got.Total() != 6 || got["memset_orig"] != 2 || got["pskb_expand_head;memset_orig"] != 3 {
+		t.Errorf("below two: %v", got)
+	}
 }
 
 func TestFolded(t *testing.T) {

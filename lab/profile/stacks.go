@@ -44,12 +44,15 @@ func is(symbol, function string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest == "_orig" || rest == "_erms")
 }
 
-// Below keeps the part of the stacks under a function; those without it are left out.
-func (s Stacks) Below(function string) Stacks {
+// Below keeps the part of the stacks under the outermost of some functions; those
+// without any are left out.
+func (s Stacks) Below(functions ...string) Stacks {
 	below := make(Stacks)
 	for stack, n := range s {
 		names := split(stack)
-		if i := slices.IndexFunc(names, func(name string) bool { return is(name, function) }); i >= 0 {
+		if i := slices.IndexFunc(names, func(name string) bool {
+			return slices.ContainsFunc(functions, func(f string) bool { return is(name, f) })
+		}); i >= 0 {
 			below[join(names[i:])] += n
 		}
 	}
