@@ -135,7 +135,7 @@ func (m *Machine) loadDrivers(ctx context.Context) error {
 }
 
 // SetCarrier takes the cable out of the guest's NIC i, counted from 0 in
-// Config.NICs, or puts it back.
+// Config.NICs, or puts it back. QEMU 7.2's e1000e does not tell its driver.
 func (m *Machine) SetCarrier(ctx context.Context, i int, up bool) error {
 	return m.hv.monitor.do(ctx, "set_link", map[string]any{"name": nicID(i), "up": up}, nil)
 }
