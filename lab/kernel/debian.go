@@ -125,27 +125,11 @@ func (d debian) fetch(ctx context.Context, spec string) (*Kernel, error) {
 }
 
 func (d debian) tryFetch(ctx context.Context, spec string) (*Kernel, error) {
-	for _, tool := range []string{"apt-cache", "apt-get", "dpkg-deb"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("%w: %s is missing, and Debian's kernels can be fetched on Debian only: name a kernel by its path", ErrUnavailable, tool)
-		}
-	}
-	cache, err := CacheDir()
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(cache, "kernels")
-	unlock, err := Lock(ctx, filepath.Join(dir, ".lock"))
+	dir, unlock, err := fetching(ctx, "kernels", "kernels can be fetched on Debian only: name a kernel by its path")
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-
-	// Under the lock, whatever is unfinished was left by a process that died.
-	stale, _ := filepath.Glob(filepath.Join(dir, ".fetch-*"))
-	for _, s := range stale {
-		os.RemoveAll(s)
-	}
 	p, err := d.find(ctx)
 	if err != nil {
 		return nil, err
@@ -185,6 +169,30 @@ func (d debian) tryFetch(ctx context.Context, spec string) (*Kernel, error) {
 		return nil, err
 	}
 	return &e.Kernel, nil
+}
+
+// fetching locks a directory of the cache that Debian's packages are fetched into,
+// and says what to do on a machine that cannot.
+func fetching(ctx context.Context, name, otherwise string) (dir string, unlock func(), err error) {
+	for _, tool := range []string{"apt-cache", "apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", nil, fmt.Errorf("%w: %s is missing, and Debian's %s", ErrUnavailable, tool, otherwise)
+		}
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(cache, name)
+	if unlock, err = Lock(ctx, filepath.Join(dir, ".lock")); err != nil {
+		return "", nil, err
+	}
+	// Under the lock, whatever is unfinished was left by a process that died.
+	stale, _ := filepath.Glob(filepath.Join(dir, ".fetch-*"))
+	for _, s := range stale {
+		os.RemoveAll(s)
+	}
+	return dir, unlock, nil
 }
 
 // download leaves the package as dir/package.deb, checked against apt's index.

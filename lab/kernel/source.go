@@ -66,25 +66,11 @@ func (s *source) unpacked() bool {
 // fetchSource puts Debian's newest linux-source of a series into the cache,
 // unless it is there.
 func fetchSource(ctx context.Context, kernel, series string) (*source, error) {
-	for _, tool := range []string{"apt-cache", "apt-get", "dpkg-deb"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("%w: %s is missing, and Debian's source can be fetched on Debian only: name a source tree, TREE:source", ErrUnavailable, tool)
-		}
-	}
-	cache, err := CacheDir()
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(cache, "sources")
-	unlock, err := Lock(ctx, filepath.Join(dir, ".lock"))
+	dir, unlock, err := fetching(ctx, "sources", "source can be fetched on Debian only: name a source tree, TREE:source")
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	stale, _ := filepath.Glob(filepath.Join(dir, ".fetch-*"))
-	for _, s := range stale {
-		os.RemoveAll(s)
-	}
 	p, err := show(ctx, "linux-source-"+series)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: run apt-get update, or name a source tree, TREE:source", ErrUnavailable, err)
