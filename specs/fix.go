@@ -105,6 +105,12 @@ func findFix(name string) (*fix, error) {
 	return nil, fmt.Errorf("no fix is called %q%s", name, strictyaml.Suggest(name, names))
 }
 
+// CheckFix tells whether cases speak of a fix by that name.
+func CheckFix(name string) error {
+	_, err := findFix(name)
+	return err
+}
+
 var (
 	fixStatesMu sync.Mutex
 	fixStates   = make(map[string]FixState) // answers of fixState

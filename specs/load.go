@@ -156,7 +156,7 @@ func loadDir(dir string) ([]*Case, error) {
 }
 
 // errNoCase says that a YAML file is no case at all.
-var errNoCase = errors.New("the file has no key case")
+var errNoCase = errors.New("the file is a topology, not a case: seg6lab up builds it")
 
 // isCase tells a case from a topology by its first key that only one of them
 // has.

@@ -321,7 +321,7 @@ func TestFind(t *testing.T) {
 		{arg: "encap-ipv6/encap-1,*", want: []string{"encap-ipv6/encap-1,*"}},
 		{arg: "dmo", err: `there is no case or file dmo; did you mean "demo"?`},
 		{arg: "./none.yaml", err: "no such file"},
-		{arg: filepath.Join(dir, "top.yaml"), err: "no key case"},
+		{arg: filepath.Join(dir, "top.yaml"), err: "a topology, not a case"},
 		{arg: empty, err: "there is no case in this directory"},
 	} {
 		found, err := Find([]string{c.arg})

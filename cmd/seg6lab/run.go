@@ -244,6 +244,9 @@ func parseClaims(flags map[string]string) (map[string]specs.FixState, error) {
 		if !slices.Contains(specs.FixStates(), specs.FixState(claim)) {
 			return nil, inputError{fmt.Errorf("claim %s=%s: expected unfixed, partly or fixed", fix, claim)}
 		}
+		if err := specs.CheckFix(fix); err != nil {
+			return nil, inputError{fmt.Errorf("claim %s=%s: %w", fix, claim, err)}
+		}
 		claims[fix] = specs.FixState(claim)
 	}
 	return claims, nil
