@@ -364,7 +364,8 @@ func TestUnplugged(t *testing.T) {
 	if !strings.Contains(out, "eth1") {
 		t.Error("the output does not name the port that is gone, eth1")
 	}
-	g.alike("eth0", strings.ReplaceAll(eth0, "LOWER_UP", ""), strings.ReplaceAll(g.settings("eth0"), "LOWER_UP", ""))
+	g.carrier()
+	g.alike("eth0", eth0, g.settings("eth0"))
 	// It cannot be given back, and is not spoken of again.
 	g.seg6lab(0, "port", "release", "--all", "--forget")
 	g.nothingLeft()
