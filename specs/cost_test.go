@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"seg6lab/lab/profile"
 )
 
 func TestCostFigures(t *testing.T) {
@@ -37,6 +39,20 @@ func TestCostSeries(t *testing.T) {
 	}
 	if _, err := series(1000, 1010); err == nil || !strings.Contains(err.Error(), "1.0 % apart") {
 		t.Error(err)
+	}
+}
+
+// TestCostShares: of samples that tell nothing, no share is told.
+func TestCostShares(t *testing.T) {
+	var v VariantCost
+	if err := v.share(profile.Stacks{"main;net_rx_action;f;g": 3, "net_rx_action;f": 1, "sendmmsg;g": 9}, []string{"f", "g", "h"}); err != nil {
+		t.Fatal(err)
+	}
+	if v.Shares["f"] != 1 || v.Shares["g"] != 0.75 || v.Shares["h"] != 0 {
+		t.Errorf("shares %v", v.Shares)
+	}
+	if err := v.share(profile.Stacks{"sendmmsg;g": 9}, []string{"g"}); err == nil {
+		t.Errorf("shares %v of what the sender does", v.Shares)
 	}
 }
 

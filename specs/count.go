@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -130,10 +131,20 @@ func (v *VariantCost) count(l *lab.Lab, c *Case, packets int) error {
 	if err != nil {
 		return err
 	}
+	return v.share(all, c.File.Cost.Profile)
+}
+
+// share tells what functions have of the samples. Without any, a share of none
+// would be no finding.
+func (v *VariantCost) share(all profile.Stacks, functions []string) error {
 	v.Stacks = all.Below(receiving...)
+	total := v.Stacks.Total()
+	if total == 0 {
+		return fmt.Errorf("of %d samples none is below %s: what frames cost that came in was not seen", all.Total(), strings.Join(receiving, " or "))
+	}
 	v.Shares = make(map[string]float64)
-	for _, f := range c.File.Cost.Profile {
-		v.Shares[f] = float64(v.Stacks.Inclusive(f)) / float64(max(v.Stacks.Total(), 1))
+	for _, f := range functions {
+		v.Shares[f] = float64(v.Stacks.Inclusive(f)) / float64(total)
 	}
 	return nil
 }

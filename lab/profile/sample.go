@@ -1,5 +1,5 @@
-// Package profile samples where the kernel spends its time: call stacks at a fixed
-// rate of the CPU's clock, by function. It needs root, and a kernel with
+// Package profile samples where the kernel spends its time: call stacks at
+// intervals of the CPU's clock, by function. It needs root, and a kernel with
 // CONFIG_PERF_EVENTS and CONFIG_KALLSYMS.
 //
 // A sample is taken by a timer's interrupt. What runs with interrupts off is

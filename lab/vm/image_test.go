@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
-
-	"seg6lab/lab/kernel"
 )
 
 // note is an ELF note (gABI, chapter 5), padded to four bytes.
@@ -86,10 +84,7 @@ func TestDamagedImage(t *testing.T) {
 
 // TestOpenImage: emulated guests are given Debian's kernels decompressed.
 func TestOpenImage(t *testing.T) {
-	k, err := kernel.Resolve(t.Context(), "debian:6.12")
-	if err != nil {
-		t.Skip(err)
-	}
+	k := testKernel(t)
 	for accel, want := range map[Accel]string{TCG: romPVH, KVM: romBzImage} {
 		f, rom, err := openImage(k.Image, accel)
 		if err != nil {
