@@ -22,8 +22,10 @@ import (
 // whoever waits for the packet included, and, as "of-kernel", how many packets
 // the router makes of a CPU-second where the kernel makes one.
 //
-// The router "nothing" receives a batch by AF_XDP and sends it as it is: no
-// forwarder over veth and AF_XDP is faster than that.
+// Two rows are bounds. "nothing" receives a batch by AF_XDP and sends it as it
+// is: no forwarder over veth and AF_XDP is faster. "two-sends" is twice the
+// generator and the receiver with no router between them: a frame that user space
+// forwards is sent twice, so no forwarder is faster whatever it receives with.
 func BenchmarkVeth(b *testing.B) {
 	needRoot(b)
 	for _, row := range []struct {
@@ -46,6 +48,9 @@ func BenchmarkVeth(b *testing.B) {
 			k, ports := portRouter(b, c, port.XDPGeneric)
 			serve(b, func(ctx context.Context) error { return passOn(ctx, ports) })
 			routers = append(routers, &benchRouter{name: "nothing", around: k})
+			k, ports = portRouter(b, c, port.XDPGeneric)
+			b.Cleanup(func() { closePorts(ports) })
+			routers = append(routers, &benchRouter{name: "two-sends", around: k, from: ports[1]})
 			benchmarkRouters(b, routers)
 		})
 	}
@@ -109,16 +114,23 @@ func passOn(ctx context.Context, ports []port.Port) error {
 	<-ctx.Done()
 	ports[0].Stop()
 	err := <-done
+	closePorts(ports)
+	return err
+}
+
+func closePorts(ports []port.Port) {
 	for _, p := range ports {
 		p.Close()
 	}
-	return err
 }
 
 // benchRouter is one of the routers that are compared.
 type benchRouter struct {
-	name      string
-	around    *kernelRouter
+	name   string
+	around *kernelRouter
+	// from is where the generator sends, instead of in front of the router: what
+	// is measured then is half of it.
+	from      port.Port
 	generator port.Sender
 	receiver  int
 	ns        []float64 // per packet, by round
@@ -164,13 +176,15 @@ func benchmarkRouters(b *testing.B, routers []*benchRouter) {
 // open prepares generator and receiver. AF_XDP is the cheapest generator, and
 // no socket of the test takes part but the receiver's.
 func (r *benchRouter) open(b *testing.B) {
-	r.around.around.do(func() error {
-		p, err := port.Open("p0", port.XDPGeneric)
-		if err != nil {
-			return err
+	r.around.around.do(func() (err error) {
+		from := r.from
+		if from == nil {
+			if from, err = port.Open("p0", port.XDPGeneric); err != nil {
+				return err
+			}
+			b.Cleanup(func() { from.Close() })
 		}
-		b.Cleanup(func() { p.Close() })
-		r.generator, err = p.Sender()
+		r.generator, err = from.Sender()
 		return err
 	})
 	if err := r.around.exchange.Close(); err != nil {
@@ -210,7 +224,11 @@ func (r *benchRouter) round(b *testing.B, frame []byte) {
 			b.Fatalf("%s: wait for the last frame of a window: %v", r.name, err)
 		}
 	}
-	r.ns = append(r.ns, float64(cpuTime(b)-start)/(window*windows))
+	ns := float64(cpuTime(b)-start) / (window * windows)
+	if r.from != nil {
+		ns *= 2
+	}
+	r.ns = append(r.ns, ns)
 }
 
 // onOneCPU keeps all threads of the process on one CPU for the benchmark.
