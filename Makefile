@@ -12,7 +12,7 @@ BIN := bin/seg6lab
 
 # Debian packages, by what needs them.
 RUN_PACKAGES  := iproute2 procps
-TEST_PACKAGES := $(RUN_PACKAGES) ethtool iptables iputils-ping python3-scapy qemu-system-x86 tshark
+TEST_PACKAGES := $(RUN_PACKAGES) ethtool iptables iputils-ping python3-scapy qemu-system-x86 shellcheck tshark
 BUILD_PACKAGES := bc binutils bison flex gcc gzip libc6-dev libelf-dev make pahole xz-utils
 SELFTEST_PACKAGES := $(TEST_PACKAGES) clang kmod libbpf-dev linux-libc-dev netcat-openbsd xz-utils
 

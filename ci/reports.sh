@@ -20,7 +20,7 @@ while read -r kernel arguments claims code cases; do
 	set -- --kernel "$kernel" --report "bin/report-build/$n"
 	test "$arguments" = - || set -- "$@" --kernel-arg "$(echo "$arguments" | tr , ' ')"
 	test "$claims" = - || set -- "$@" --claim "$claims"
-	# shellcheck disable=SC2086
+	# shellcheck disable=SC2046
 	set -- run $(echo "$cases" | tr , ' ') "$@"
 	echo "-- seg6lab $* (exit code $code)"
 	got=0
