@@ -158,7 +158,7 @@ pad() {
 		ipn "$name" link add s6pop0 mtu 65535 type veth peer name s6pop1 mtu 65535
 		for one in s6pop0 s6pop1; do
 			on "$name" sysctl -qw "net.ipv6.conf.$one.disable_ipv6=1"
-			ipn "$name" link set "$one" up
+			ipn "$name" link set dev "$one" up
 		done
 	fi
 	first=s6pop0 tags='' pops='' number=0 chain=0 batch=''

@@ -100,11 +100,13 @@ func TestAllScriptsAgree(t *testing.T) {
 	}
 	defer m.Close()
 	for i, c := range cases {
-		exit, out := runScript(ctx, t, m, c, string(results[i].Fix))
-		want := map[specs.Verdict]int{specs.Held: 0, specs.Failed: 1, specs.Unsupported: 4}[results[i].Verdict]
-		if exit != want {
-			t.Errorf("%s: the script ends with %d, the case %s: %s%s", c.Name, exit, results[i].Verdict, out, results[i].Failure)
-		}
+		t.Run(c.Name, func(t *testing.T) {
+			exit, out := runScript(ctx, t, m, c, string(results[i].Fix))
+			want := map[specs.Verdict]int{specs.Held: 0, specs.Failed: 1, specs.Unsupported: 4}[results[i].Verdict]
+			if exit != want {
+				t.Errorf("the script ends with %d, the case %s: %s%s", exit, results[i].Verdict, out, results[i].Failure)
+			}
+		})
 	}
 }
 

@@ -59,18 +59,19 @@ func (s *scripter) link(l *topology.Link, i int) {
 		}
 		ends[end] = text
 	}
-	s.f("ip link add %s index %d type veth \\\n\tpeer name %s", ends[0], firstIndex+i, ends[1])
+	s.f("ip link add name %s index %d type veth \\\n\tpeer name %s", ends[0], firstIndex+i, ends[1])
 	for _, e := range l.Ends {
-		s.f("ipn %s link set %s up", e.Node, e.Dev)
+		s.f("ipn %s link set dev %s up", e.Node, e.Dev)
 	}
 }
 
-// node writes what a node has besides its links.
+// node writes what a node has besides its links. Devices are named after name or
+// dev, as they can be called what ip takes for a word of its own: up, h.
 func (s *scripter) node(name string, n *topology.Node, neighbours []topology.Neighbour) {
 	ip := func(format string, args ...any) { s.f("ipn %s %s", name, fmt.Sprintf(format, args...)) }
 	add := func(dev, format string, args ...any) {
-		ip("link add %s", fmt.Sprintf(format, args...))
-		ip("link set %s up", dev)
+		ip("link add name %s", fmt.Sprintf(format, args...))
+		ip("link set dev %s up", dev)
 	}
 	s.f("")
 	for _, dev := range n.Dummies {
@@ -88,7 +89,7 @@ func (s *scripter) node(name string, n *topology.Node, neighbours []topology.Nei
 	}
 	for _, dev := range vlansInOrder(n.VLANs) {
 		v := n.VLANs[dev]
-		text := fmt.Sprintf("link %s %s type vlan", v.Link, dev)
+		text := fmt.Sprintf("%s link %s type vlan", dev, v.Link)
 		if v.Protocol != "" {
 			text += " protocol " + v.Protocol
 		}
@@ -103,12 +104,12 @@ func (s *scripter) node(name string, n *topology.Node, neighbours []topology.Nei
 	}
 	for _, dev := range sortedKeys(n.Bridges) {
 		for _, port := range n.Bridges[dev].Devices {
-			ip("link set %s master %s", port, dev)
+			ip("link set dev %s master %s", port, dev)
 		}
 	}
 	for _, dev := range sortedKeys(n.VRFs) {
 		for _, slave := range n.VRFs[dev].Devices {
-			ip("link set %s master %s", slave, dev)
+			ip("link set dev %s master %s", slave, dev)
 		}
 	}
 	if len(n.Offloads) > 0 {
