@@ -106,6 +106,9 @@ func (s *scripter) cannot() {
 	if len(s.c.beside) > 0 {
 		s.refuse(file.KeyAt("files"), "files beside the case")
 	}
+	if file.Cost != nil {
+		s.refuse(file.KeyAt("cost"), "instructions, which are counted in a guest")
+	}
 	for _, r := range []struct{ feature, why string }{
 		{"cpu.single", "when the reader of a packet socket looks at a packet"},
 		{lwtunnelHooks, "netfilter's hooks in lightweight tunnels, which are a module's switch for good"},
