@@ -31,6 +31,10 @@ type Cost struct {
 	Packets int `yaml:"packets,omitempty"`
 	// Runs is how many times they are sent, 5 when left out.
 	Runs int `yaml:"runs,omitempty"`
+	// Function of the kernel whose calls are counted, in place of a packet's whole way:
+	// the median of a run, of what a call takes with all that it calls. So it can be told
+	// what a NIC's packets cost, for which the guest waits.
+	Function string `yaml:"function,omitempty"`
 	// CPU is QEMU's name for the model, Haswell-v4 when left out, or what --cpu says.
 	CPU string `yaml:"cpu,omitempty"`
 	// Variants of the network, each laid over the topology as With is. The case's
@@ -51,7 +55,8 @@ type CostExpect struct {
 	// Of and Over name variants.
 	Of   string `yaml:"of"`
 	Over string `yaml:"over,omitempty"`
-	// Instructions a packet, those of Over subtracted where it is given.
+	// Instructions a packet, or a call of Function, those of Over subtracted where it
+	// is given.
 	Instructions *Quantity `yaml:"instructions,omitempty"`
 	// Percent that a packet costs more than with Over, rounded; or that Share has
 	// of the samples, rounded up, so that 0 is none.
@@ -73,14 +78,23 @@ const MaxSpread = 0.005
 // CostResult is what packets cost.
 type CostResult struct {
 	CPU      string
-	Packets  int // of a run
+	Packets  int    // of a run
+	Function string `json:",omitempty"` // whose calls were counted
 	Variants []VariantCost
+}
+
+// unit of what was counted.
+func (c *CostResult) unit() string {
+	if c.Function != "" {
+		return "instructions a call of " + c.Function
+	}
+	return "instructions a packet"
 }
 
 // VariantCost is what a packet costs in one variant.
 type VariantCost struct {
 	Name string
-	// Runs are instructions a packet, of each run.
+	// Runs are instructions a packet, or a call, of each run.
 	Runs []float64
 	// Measured is what happened to the sk_buffs of the step, in a run apart.
 	Measured []Measured `json:",omitempty"`
@@ -91,9 +105,11 @@ type VariantCost struct {
 	Shares map[string]float64 `json:",omitempty"`
 }
 
-// Median of the runs, in instructions a packet.
-func (v *VariantCost) Median() float64 {
-	sorted := slices.Sorted(slices.Values(v.Runs))
+// Median of the runs.
+func (v *VariantCost) Median() float64 { return median(v.Runs) }
+
+func median(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
 	if n := len(sorted); n%2 == 0 {
 		return (sorted[n/2-1] + sorted[n/2]) / 2
 	}
@@ -184,7 +200,7 @@ func (c *Cost) check(r *CostResult, fix FixState) error {
 		k := skbChecker{expected: &SKB{}, fix: fix, driver: func(string) (string, error) { return "", errors.ErrUnsupported }}
 		of := r.Variant(e.Of)
 		got, over := of.Median(), 0.0
-		what := "instructions a packet of " + e.Of
+		what := r.unit() + " of " + e.Of
 		if e.Over != "" {
 			over = r.Variant(e.Over).Median()
 			what += " over " + e.Over
@@ -210,7 +226,7 @@ func (c *Cost) check(r *CostResult, fix FixState) error {
 // WriteText writes a table of the variants.
 func (c *CostResult) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "variant\tinstructions a packet\tspread\treallocations\tcopied\tzeroed\t")
+	fmt.Fprintf(t, "variant\t%s\tspread\treallocations\tcopied\tzeroed\t", c.unit())
 	functions := c.functions()
 	for _, f := range functions {
 		fmt.Fprintf(t, "%s\t", f)
@@ -277,8 +293,12 @@ func (c *CostResult) WriteProfiles(dir, name string) error {
 // costLines compare what packets cost on kernels.
 func (row *ComparedRow) costLines() []line {
 	var names []string
+	unit := "instructions"
 	for _, r := range row.Results {
 		if r.Cost != nil && names == nil {
+			if r.Cost.Function != "" {
+				unit += " a call"
+			}
 			for _, v := range r.Cost.Variants {
 				names = append(names, v.Name)
 			}
@@ -286,7 +306,7 @@ func (row *ComparedRow) costLines() []line {
 	}
 	var lines []line
 	for _, name := range names {
-		instructions, spread := line{label: "  instructions, " + name}, line{label: "    spread"}
+		instructions, spread := line{label: "  " + unit + ", " + name}, line{label: "    spread"}
 		shares := make(map[string]*line)
 		var order []string
 		for _, r := range row.Results {

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -57,7 +58,7 @@ func (c *Case) variants() []*Case {
 // of them cost.
 func runCost(ctx context.Context, c *Case, opts Options, r *Result) error {
 	cost := c.File.Cost
-	r.Cost = &CostResult{CPU: cost.model(opts.CPU), Packets: cost.Packets}
+	r.Cost = &CostResult{CPU: cost.model(opts.CPU), Packets: cost.Packets, Function: cost.Function}
 	if r.Cost.Packets == 0 {
 		r.Cost.Packets = defaultCostPackets
 	}
@@ -65,7 +66,7 @@ func runCost(ctx context.Context, c *Case, opts Options, r *Result) error {
 	for _, one := range c.variants() {
 		v := VariantCost{Name: one.variant}
 		sub := &Result{}
-		opts.after = func(l *lab.Lab) error { return v.count(l, one, r.Cost.Packets) }
+		opts.after = func(l *lab.Lab) error { return v.count(ctx, l, one, r.Cost.Packets) }
 		err := run(ctx, one, opts, sub)
 		r.Fix, r.Unobserved, r.Steps = sub.Fix, sub.Unobserved, append(r.Steps, sub.Steps...)
 		if sub.Pcapng != "" {
@@ -95,7 +96,7 @@ func (c *Case) counted() int {
 }
 
 // count counts the instructions of the packets of a step in a lab where nothing observes them.
-func (v *VariantCost) count(l *lab.Lab, c *Case, packets int) error {
+func (v *VariantCost) count(ctx context.Context, l *lab.Lab, c *Case, packets int) error {
 	s := c.steps[c.counted()]
 	if s.shape != nil {
 		undo, err := shape(l, s)
@@ -115,8 +116,22 @@ func (v *VariantCost) count(l *lab.Lab, c *Case, packets int) error {
 		return err
 	}
 	defer back()
-	once := func() (float64, error) {
-		return counted(l, s, packets, send)
+	once := func() (float64, error) { return counted(ctx, l, s, packets, send) }
+	if _, err := counted(ctx, l, s, warmUp, sender(warmUp)); err != nil {
+		return err
+	}
+	if function := c.File.Cost.Function; function != "" {
+		calls, err := profile.TimeCalls(function)
+		if err != nil {
+			return err
+		}
+		defer calls.Close()
+		once = func() (float64, error) {
+			if _, err := counted(ctx, l, s, packets, send); err != nil {
+				return 0, err
+			}
+			return medianCall(calls)
+		}
 	}
 	collect := debug.SetGCPercent(-1)
 	err = v.series(once, c.File.Cost.Runs)
@@ -170,9 +185,13 @@ func (v *VariantCost) series(once func() (float64, error), runs int) error {
 	return fmt.Errorf("the instructions a packet of %d runs are %.1f %% apart, at most %.1f %% are allowed: send more packets a run: %.0f", runs, 100*v.Spread(), 100*MaxSpread, v.Runs)
 }
 
-// counted is the instructions a packet of one run. All packets must have come to
-// where the step expects them.
-func counted(l *lab.Lab, s step, packets int, send func() error) (float64, error) {
+// arrival is how long packets are waited for that a NIC brings; others have come when
+// the last is sent.
+const arrival = 10 * time.Second
+
+// counted is the instructions a packet of one run. All packets must come to where
+// the step expects them.
+func counted(ctx context.Context, l *lab.Lab, s step, packets int, send func() error) (float64, error) {
 	at := s.expect[slices.IndexFunc(s.expect, func(e expect) bool { return e.packet != nil })]
 	before, err := received(l, at.End)
 	if err != nil {
@@ -189,14 +208,40 @@ func counted(l *lab.Lab, s step, packets int, send func() error) (float64, error
 	if err != nil {
 		return 0, err
 	}
-	after, err := received(l, at.End)
+	for deadline := time.Now().Add(arrival); ; {
+		after, err := received(l, at.End)
+		if err != nil {
+			return 0, err
+		}
+		got := int(after - before)
+		if got >= packets {
+			return float64(to.Nano()-from.Nano()) / float64(packets), nil
+		}
+		if time.Now().After(deadline) {
+			return 0, notMet("of %d packets %d came to %s", packets, got, at.End)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// medianCall is of the calls since it was last asked.
+func medianCall(calls *profile.Calls) (float64, error) {
+	ns, err := calls.Take()
 	if err != nil {
 		return 0, err
 	}
-	if got := int(after - before); got < packets {
-		return 0, notMet("of %d packets %d came to %s", packets, got, at.End)
+	if len(ns) == 0 {
+		return 0, errors.New("the packets came without a call of the function whose calls are counted")
 	}
-	return float64(to.Nano()-from.Nano()) / float64(packets), nil
+	all := make([]float64, len(ns))
+	for i, n := range ns {
+		all[i] = float64(n)
+	}
+	return median(all), nil
 }
 
 // received is the number of frames that a device has taken in.
@@ -221,7 +266,7 @@ func received(l *lab.Lab, at topology.End) (uint64, error) {
 }
 
 // newSender prepares to send the step's first frame in as few system calls as can
-// be, any number of times, and sends some.
+// be, any number of times.
 func newSender(l *lab.Lab, s step) (sender func(packets int) (send func() error), done func(), err error) {
 	if s.Send.TAP != nil {
 		tap, err := openTAP(l, s.Send)
@@ -247,10 +292,6 @@ func newSender(l *lab.Lab, s step) (sender func(packets int) (send func() error)
 		}
 		sender = func(packets int) func() error { return socket.NewBatch(s.frames[:1], packets).Send }
 		done = func() { socket.Close() }
-	}
-	if err := sender(warmUp)(); err != nil {
-		done()
-		return nil, nil, err
 	}
 	return sender, done, nil
 }

@@ -22,5 +22,11 @@ func (c *Case) Bind(ports map[string]*topology.Port) (*Case, error) {
 	if err := bound.compile(); err != nil {
 		return nil, err
 	}
+	bound.varied = make(map[string]*Case)
+	for name, v := range c.varied {
+		if bound.varied[name], err = v.Bind(ports); err != nil {
+			return nil, err
+		}
+	}
 	return &bound, nil
 }
