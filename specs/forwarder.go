@@ -3,6 +3,7 @@ package specs
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"seg6lab/lab/topology"
@@ -60,6 +61,8 @@ func (c *Case) suits() error {
 			return &unsuitedError{fmt.Sprintf("step %d asks the kernel of node %s, which a forwarder has replaced", i+1, s.Run.Node)}
 		case len(s.SKB) > 0 && forwards(s.SKB[0].Node), s.shape != nil && forwards(s.to.Node):
 			return &unsuitedError{fmt.Sprintf("step %d looks at sk_buffs of the kernel, which a forwarder has replaced", i+1)}
+		case slices.ContainsFunc(s.expect, func(e expect) bool { return e.When != "" && forwards(e.End.Node) }):
+			return &unsuitedError{fmt.Sprintf("step %d expects what depends on a fix of the kernel, which a forwarder has replaced", i+1)}
 		}
 	}
 	for _, name := range c.File.Requires {
