@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seg6lab/lab"
+	"seg6lab/lab/probe"
 	"seg6lab/lab/profile"
 	"seg6lab/lab/topology"
 	"seg6lab/lab/vm"
@@ -121,7 +122,7 @@ func (v *VariantCost) count(ctx context.Context, l *lab.Lab, c *Case, packets in
 		return err
 	}
 	if function := c.File.Cost.Function; function != "" {
-		calls, err := profile.TimeCalls(function)
+		calls, err := probe.TimeCalls(function)
 		if err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ func counted(ctx context.Context, l *lab.Lab, s step, packets int, send func() e
 }
 
 // medianCall is of the calls since it was last asked.
-func medianCall(calls *profile.Calls) (float64, error) {
+func medianCall(calls *probe.Calls) (float64, error) {
 	ns, err := calls.Take()
 	if err != nil {
 		return 0, err

@@ -1,6 +1,7 @@
 // Package probe observes what a kernel does to sk_buffs inside the lab's
 // network namespaces: the headroom with which they reach seg6, every
-// reallocation of their head and who asked for it, transmission and drops.
+// reallocation of their head and who asked for it, transmission and drops; and it
+// times the calls of a function.
 //
 // It loads eBPF programs and attaches them, by one of two backends that are
 // chosen by trying. It reports only sk_buffs of the namespaces it was given,
