@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/gopacket/pcapgo"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -287,6 +289,41 @@ func TestPcapng(t *testing.T) {
 		if tagged != "west:eth0\neast:eth0\n" && tagged != "east:eth0\nwest:eth0\n" {
 			t.Errorf("the tagged frame is at %q, want both ends", tagged)
 		}
+	}
+}
+
+// TestStreamEnds: frames that passed before the context ended are written, also those
+// that nobody had read then.
+func TestStreamEnds(t *testing.T) {
+	p := newPair(t)
+	c, s := p.capture(t, Both), p.socket(t)
+	const frames = 500
+	for range frames {
+		if err := s.Send(mustBytes(t, mustParse(t, fmt.Sprintf(udpFrame, "")))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if err := c.Stream(ctx, &out); err != nil {
+		t.Fatal(err)
+	}
+	r, err := pcapgo.NewNgReader(&out, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for {
+		if _, _, err := r.ReadPacketData(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		got++
+	}
+	if got != 2*frames {
+		t.Errorf("%d frames at two ends, want %d", got, 2*frames)
 	}
 }
 

@@ -25,30 +25,36 @@ func (c *Capture) WritePcapng(w io.Writer) error {
 	return nil
 }
 
-// Stream writes the frames as a pcapng file as they are read, until the context
-// ends, and forgets them. Every end must have been added before.
+// Stream writes the frames as a pcapng file as they are read, and forgets them. When
+// the context ends it closes the capture and writes what had passed until then. Every
+// end must have been added before.
 func (c *Capture) Stream(ctx context.Context, w io.Writer) error {
 	ng, err := c.pcapng(w)
 	if err == nil {
 		err = ng.Flush()
 	}
 	for err == nil {
-		if err = c.Wait(ctx, 0, func(f []Frame) bool { return len(f) > 0 }); err != nil {
-			break
+		ended := c.Wait(ctx, 0, func(f []Frame) bool { return len(f) > 0 })
+		if ended != nil {
+			// The error of a reader is the capture's too.
+			return errors.Join(c.Close(), c.flush(ng))
 		}
-		c.mu.Lock()
-		frames := c.frames
-		c.frames = nil
-		c.mu.Unlock()
-		slices.SortStableFunc(frames, byTime)
-		if err = writeFrames(ng, frames); err != nil {
-			err = fmt.Errorf("write pcapng: %w", err)
-		}
+		err = c.flush(ng)
 	}
-	if errors.Is(err, ctx.Err()) {
-		return nil
+	return errors.Join(err, c.Close())
+}
+
+// flush writes what was read and forgets it.
+func (c *Capture) flush(ng *pcapgo.NgWriter) error {
+	c.mu.Lock()
+	frames := c.frames
+	c.frames = nil
+	c.mu.Unlock()
+	slices.SortStableFunc(frames, byTime)
+	if err := writeFrames(ng, frames); err != nil {
+		return fmt.Errorf("write pcapng: %w", err)
 	}
-	return err
+	return nil
 }
 
 func (c *Capture) pcapng(w io.Writer) (*pcapgo.NgWriter, error) {

@@ -99,5 +99,5 @@ func capture(ctx context.Context, l *lab.Lab, ends []topology.End, out io.Writer
 		}
 	}
 	fmt.Fprintf(os.Stderr, "capturing at %d devices, Ctrl-C ends it\n", len(ends))
-	return errors.Join(c.Stream(ctx, out), c.Close())
+	return c.Stream(ctx, out)
 }
