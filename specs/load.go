@@ -100,7 +100,7 @@ func find(arg string) ([]*Case, error) {
 	case err == nil:
 		return LoadFile(arg)
 	case isPath(arg):
-		return nil, err
+		return nil, fmt.Errorf("there is no case in %s: %w", arg, errors.Unwrap(err))
 	}
 	file, _, _ := strings.Cut(arg, "/")
 	all, names, err := shippedNamed(func(name string) bool {
@@ -112,7 +112,11 @@ func find(arg string) ([]*Case, error) {
 	}
 	found := slices.DeleteFunc(all, func(c *Case) bool { return !matches(c, arg) })
 	if len(found) == 0 {
-		return nil, fmt.Errorf("there is no case or file %s%s", arg, strictyaml.Suggest(arg, names))
+		near := "; seg6lab run --list names the cases"
+		if name := strictyaml.Nearest(arg, names); name != "" {
+			near = strictyaml.Suggest(arg, names)
+		}
+		return nil, fmt.Errorf("there is no case or file %s%s", arg, near)
 	}
 	return found, nil
 }
@@ -158,9 +162,11 @@ func loadDir(dir string) ([]*Case, error) {
 // errNoCase says that a YAML file is no case at all.
 var errNoCase = errors.New("the file is a topology, not a case: seg6lab up builds it")
 
-// isCase tells a case from a topology by its first key that only one of them
-// has.
-func isCase(root *yaml.Node) bool { return lookup(root, "case") != nil }
+// errNoTopology says that a YAML file is no topology at all.
+var errNoTopology = errors.New("the file is a case, not a topology: seg6lab run runs it")
+
+// isCase tells a case from a topology by the first key that only one of them has.
+func isCase(doc *strictyaml.Doc) bool { return doc.Key("case") != nil }
 
 func load(name string, from source) ([]*Case, error) {
 	src, err := from.read(name)
@@ -176,7 +182,7 @@ func loadText(name string, src []byte, from source) ([]*Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !isCase(doc.Root) && lookup(doc.Root, "nodes") != nil {
+	if !isCase(doc) && doc.Key("nodes") != nil {
 		return nil, fmt.Errorf("%s: %w", name, errNoCase)
 	}
 	rows, err := matrix(doc)
@@ -290,6 +296,11 @@ func Validate(name string) error {
 // LoadTopology reads a topology by the name of a shipped one or by its path.
 func LoadTopology(ref string) (*topology.Topology, error) {
 	t, _, err := loadTopology(ref, "", machineFiles)
+	if err != nil && !isPath(ref) {
+		if _, serr := os.Stat(ref + ".yaml"); serr == nil {
+			err = fmt.Errorf("there is no topology %q; did you mean the file %s.yaml?", ref, ref)
+		}
+	}
 	return t, err
 }
 
@@ -305,8 +316,14 @@ func loadTopology(ref, in string, from source) (t *topology.Topology, files []st
 		name = filepath.Join(filepath.Dir(in), ref)
 	}
 	src, err := from.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("there is no topology in %s: %w", name, fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if doc, err := strictyaml.Parse(name, src); err == nil && isCase(doc) {
+		return nil, nil, fmt.Errorf("%s: %w", name, errNoTopology)
 	}
 	t, err = topology.Decode(name, src)
 	return t, []string{name}, err
@@ -325,7 +342,7 @@ const maxRows = 10_000
 // where it has none.
 func matrix(doc *strictyaml.Doc) ([]row, error) {
 	rows := []row{{}}
-	node := lookup(doc.Root, "matrix")
+	node := doc.Key("matrix")
 	if node == nil {
 		return rows, nil
 	}
@@ -377,21 +394,9 @@ func matrix(doc *strictyaml.Doc) ([]row, error) {
 	return rows, nil
 }
 
-// lookup finds the value of a key of a mapping.
-func lookup(n *yaml.Node, key string) *yaml.Node {
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				return n.Content[i+1]
-			}
-		}
-	}
-	return nil
-}
-
 // without is a copy of a mapping that lacks a key.
 func without(n *yaml.Node, key string) *yaml.Node {
-	if lookup(n, key) == nil {
+	if n.Kind != yaml.MappingNode {
 		return n
 	}
 	out := *n

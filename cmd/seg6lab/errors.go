@@ -2,14 +2,17 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"seg6lab/lab"
 	"seg6lab/lab/feature"
 	"seg6lab/lab/kernel"
 	"seg6lab/lab/port"
 	"seg6lab/lab/topology"
+	"seg6lab/lab/topology/strictyaml"
 	"seg6lab/lab/vm"
 )
 
@@ -66,6 +69,19 @@ func exitCode(err error) int {
 	default:
 		return exitInternal
 	}
+}
+
+// flagError says what flag may have been meant.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := strictyaml.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			err = fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+	}
+	return inputError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 }
 
 // args checks the number of arguments, as bad input.

@@ -57,9 +57,7 @@ run it, 4 the lab itself failed.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return inputError{fmt.Errorf("%w (see seg6lab %s --help)", err, cmd.Name())}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newDoctorCommand(),
 		newValidateCommand(),

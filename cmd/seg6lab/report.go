@@ -69,7 +69,7 @@ func reportFrom(cmd *cobra.Command, args []string, from string) error {
 	}
 	file, err := os.Open(from)
 	if err != nil {
-		return inputError{err}
+		return inputError{fmt.Errorf("there is no comparison to report, compare --report writes one: %w", err)}
 	}
 	defer file.Close()
 	c, err := specs.ReadComparison(file)

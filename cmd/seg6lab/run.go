@@ -116,6 +116,12 @@ func chooseCases(args []string, f runFlags) ([]*specs.Case, error) {
 	if err != nil {
 		return nil, err
 	}
+	var labels []string
+	for _, c := range cases {
+		labels = append(labels, c.Labels()...)
+	}
+	slices.Sort(labels)
+	labels = slices.Compact(labels)
 	cases = slices.DeleteFunc(cases, func(c *specs.Case) bool {
 		return slices.ContainsFunc(f.labels, func(label string) bool {
 			name, not := strings.CutPrefix(label, "!")
@@ -123,7 +129,7 @@ func chooseCases(args []string, f runFlags) ([]*specs.Case, error) {
 		})
 	})
 	if len(cases) == 0 {
-		return nil, errors.New("no case has these labels")
+		return nil, fmt.Errorf("none of these cases has the label %s; there are %s", strings.Join(f.labels, " and "), strings.Join(labels, ", "))
 	}
 	return cases, nil
 }

@@ -1,6 +1,9 @@
 package skb
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Mode is an encapsulation mode in iproute2's words.
 type Mode string
@@ -161,8 +164,11 @@ func (r *Result) Count(by Site) int {
 func (e Encapsulation) Run(profile Profile, initOnAlloc bool) (*Result, error) {
 	k := &Kernel{Profile: profile, InitOnAlloc: initOnAlloc}
 	overhead := e.Mode.Overhead(e.Segments, e.HMAC)
+	if !slices.Contains(Modes(), e.Mode) {
+		return nil, fmt.Errorf("encapsulation: there is no mode %q; modes are %v", e.Mode, Modes())
+	}
 	if overhead == 0 {
-		return nil, fmt.Errorf("encapsulation: mode %q with %d segments does not exist; modes are %v", e.Mode, e.Segments, Modes())
+		return nil, fmt.Errorf("encapsulation: mode %s with %d segments does not exist", e.Mode, e.Segments)
 	}
 	s, _, err := e.Buffer(k)
 	if err != nil {

@@ -84,7 +84,7 @@ func Resolve(ctx context.Context, spec string) (*Kernel, error) {
 	st, err := os.Stat(spec)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("kernel %s: %w: neither debian:VERSION nor a path: %w", spec, ErrSpec, err)
+		return nil, fmt.Errorf("kernel %s: %w: neither debian:VERSION nor a file or directory", spec, ErrSpec)
 	case st.IsDir():
 		return fromTree(spec)
 	default:

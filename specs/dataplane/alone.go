@@ -25,6 +25,9 @@ func LoadNode(path string) (*topology.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if doc.Key("nodes") != nil || doc.Key("case") != nil {
+		return nil, fmt.Errorf("%s: the file is a topology or a case: expected what stands there for one node, its addresses, routes and so on", path)
+	}
 	n := new(topology.Node)
 	if err := doc.Decode(n); err != nil {
 		return nil, err

@@ -115,6 +115,18 @@ type Doc struct {
 	Root *yaml.Node
 }
 
+// Key is the value of a key of the root, nil where it has none.
+func (d *Doc) Key(name string) *yaml.Node {
+	if d.Root.Kind == yaml.MappingNode {
+		for i := 0; i < len(d.Root.Content); i += 2 {
+			if d.Root.Content[i].Value == name {
+				return d.Root.Content[i+1]
+			}
+		}
+	}
+	return nil
+}
+
 // At gives the document of a part of d.
 func (d *Doc) At(n *yaml.Node) *Doc { return &Doc{File: d.File, Root: n} }
 
