@@ -42,6 +42,11 @@ func TestBisect(t *testing.T) {
 	if err := os.Remove(filepath.Join(tree, ".gitignore")); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := kernel.Remove(tree + ":source"); err != nil {
+			t.Error(err)
+		}
+	})
 	git := func(args ...string) string {
 		t.Helper()
 		return run(t, tree, "git", append([]string{"-c", "user.name=A Developer", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"}, args...)...)

@@ -26,8 +26,11 @@ is built from Debian's source or from a tree of yours.`,
 func newKernelListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the kernels in the cache",
+		Use:   "list",
+		Short: "List the kernels in the cache",
+		Long: `Lists the kernels in the cache: the name, what uname -r says there, what it is from,
+when it was fetched or built, and what it takes on disk with its saved guests. Of
+several of one name the newest is first, and taken.`,
 		Example: "  seg6lab kernel list",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +43,7 @@ func newKernelListCommand() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, e := range entries {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Spec, e.Release, e.Version+e.Source, humanize.Bytes(uint64(e.Bytes)))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Spec, e.Release, e.Version+e.Source, e.Fetched.Local().Format("2006-01-02 15:04"), humanize.Bytes(uint64(e.Bytes)))
 			}
 			if err := w.Flush(); err != nil {
 				return err
