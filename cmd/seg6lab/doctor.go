@@ -43,7 +43,8 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this machine can run and what it lacks",
 		Long: `Tries every feature that a case can require in a namespace of its own, looks
-for the programs that seg6lab calls, and says how to get what is missing.`,
+for the programs that seg6lab calls, starts a guest with each kernel in the cache,
+and says how to get what is missing.`,
 		Example: "  seg6lab doctor\n  seg6lab doctor --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -124,6 +125,7 @@ func examineGuests(ctx context.Context) []finding {
 		return append(findings, finding{Name: "kernels", About: "kernels in the cache", Remedy: "seg6lab kernel get " + specs.DefaultKernel})
 	}
 	for _, e := range entries {
+		fmt.Fprintf(os.Stderr, "starting a guest with %s\n", e.Spec)
 		f := finding{Name: e.Spec, About: "guest with Linux " + e.Release}
 		if f.Detail, err = bootOnce(ctx, &e.Kernel); err != nil {
 			f.Remedy = err.Error()
