@@ -35,7 +35,9 @@ func newPortListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the ports of this machine and what they are used for",
 		Long: `Lists the ports of this network namespace and those that labs have, with what
-keeps each from being bound unless --force is given. Where the interrupts of a
+keeps each from being bound unless --force is given. LINK is what the kernel says:
+"down" too for a port that is not up, whatever cable is in it. ZERO-COPY is whether
+AF_XDP does without copies, as the driver says, "unknown" where it does not. Where the interrupts of a
 port's queues are not each on a CPU of its own, near to the port, that is advised:
 --place-irqs of up and run does so.`,
 		Example: "  seg6lab port list\n  seg6lab port list --json",
