@@ -1,4 +1,4 @@
-# ---- what is the same in every such script --------------------------------
+# ---- what is the same in every such script ------------------------------
 
 # Exit codes of kernel selftests.
 readonly KSFT_PASS=0 KSFT_FAIL=1 KSFT_SKIP=4
@@ -6,12 +6,14 @@ readonly KSFT_PASS=0 KSFT_FAIL=1 KSFT_SKIP=4
 id="s6-$$" # begins the name of every namespace
 nodes=
 result=skip
-why="a command failed, as above"
+why=
+last= # command of ip or tc
 
 # finish takes all down, whatever has happened, and says what came of it.
 finish() {
 	trap - EXIT HUP INT TERM
 	set +e
+	: "${why:=a command failed, as above, the last was: $(printf %.160s "$last")}"
 	for one in $nodes; do ip netns del "$id-$one"; done 2>/dev/null
 	if [ -n "${trace:-}" ]; then
 		echo nop >"$trace/current_tracer"
@@ -42,6 +44,9 @@ esac
 # Caches of the kernel are per CPU.
 ! command -v taskset >/dev/null || taskset -cp 0 $$ >/dev/null
 
+ip() { last="ip $*"; command ip "$@"; }
+tc() { last="tc $*"; command tc "$@"; }
+
 # on NODE COMMAND...
 on() { at="$id-$1"; shift; ip netns exec "$at" "$@"; }
 
@@ -54,7 +59,7 @@ tcn() { at="$id-$1"; shift; tc -n "$at" "$@"; }
 # when STATE COMMAND...: on kernels of which FIX says so.
 when() { state=$1; shift; [ "$FIX" != "$state" ] || "$@"; }
 
-# wait_for TENTHS COMMAND...: until it succeeds, for so many tenths of a second.
+# wait_for TENTHS COMMAND...: until it succeeds, so many tenths of a second.
 wait_for() {
 	tenths=$1
 	shift
@@ -65,7 +70,7 @@ wait_for() {
 	done
 }
 
-# node NAME: a namespace in which the kernel sends as little as possible on its own.
+# node NAME: a namespace in which the kernel sends little on its own.
 node() {
 	ip netns add "$id-$1"
 	nodes="$nodes $1"
