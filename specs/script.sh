@@ -131,10 +131,15 @@ inject() {
 	if [ "$tail" -gt 0 ]; then
 		body=$hex
 		for one in 1 2 3; do [ "$one" -gt "$tail" ] || body=${body%??}; done
-		pattern=${hex#"$body"} hex=$body
-		for one in 1 2 3; do # the pattern repeats from the first byte of the payload on
-			[ "$one" -gt $((payload % tail)) ] || pattern=${pattern#"${pattern%??}"}${pattern%??}
-		done
+		if [ "$payload" -le 16 ]; then # ping fills a short payload only once
+			pattern=$(printf %s "$hex" | cut -c 85-)
+		else # it repeats from the first byte of the payload on
+			pattern=${hex#"$body"}
+			for one in 1 2 3; do
+				[ "$one" -gt $((payload % tail)) ] || pattern=${pattern#"${pattern%??}"}${pattern%??}
+			done
+		fi
+		hex=$body
 	fi
 	rest=${hex#????}
 	munge="munge offset -14 u16 set 0x${hex%"$rest"}" at=-12 batch=''
