@@ -69,6 +69,9 @@ func runCost(ctx context.Context, c *Case, opts Options, r *Result) error {
 		sub := &Result{}
 		opts.after = func(l *lab.Lab) error { return v.count(ctx, l, one, r.Cost.Packets) }
 		err := run(ctx, one, opts, sub)
+		for i := range sub.Steps {
+			sub.Steps[i].Variant = one.variant
+		}
 		r.Fix, r.Unobserved, r.Steps = sub.Fix, sub.Unobserved, append(r.Steps, sub.Steps...)
 		if sub.Pcapng != "" {
 			r.Pcapng = sub.Pcapng

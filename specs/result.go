@@ -53,6 +53,8 @@ type Result struct {
 
 // StepResult is what came of a step.
 type StepResult struct {
+	// Variant of the network in which it was done, of a case with costs.
+	Variant string `json:",omitempty"`
 	About string `json:",omitempty"`
 	// Did is the command or what was sent.
 	Did string

@@ -91,7 +91,7 @@ func (c *Comparison) writeRow(b *strings.Builder, row *ComparedRow, diffs bool) 
 			fmt.Fprintf(b, "%d more ends with other frames: see --diff\n", len(found)-i)
 			break
 		}
-		b.WriteString(wrap(fmt.Sprintf("step %d, at %s, %s (expected) and %s (actual):", d.Step+1, d.End, letter(0), letter(d.Kernel)), "", "  "))
+		b.WriteString(wrap(fmt.Sprintf("%s, at %s, %s (expected) and %s (actual):", row.Results[d.Kernel].stepName(d.Step), d.End, letter(0), letter(d.Kernel)), "", "  "))
 		b.WriteString(fold(d.String(), "  "))
 	}
 	for k, r := range row.Results {
@@ -123,6 +123,17 @@ func (l line) ratio(k int) string {
 		return ""
 	}
 	return fmt.Sprintf("%.2f", l.values[k]/l.values[0])
+}
+
+// stepName is how the case counts the step, in each variant from 1.
+func (r *Result) stepName(i int) string {
+	variant := r.Steps[i].Variant
+	first := slices.IndexFunc(r.Steps, func(s StepResult) bool { return s.Variant == variant })
+	name := fmt.Sprintf("step %d", i-first+1)
+	if variant != "" {
+		name = variant + ", " + name
+	}
+	return name
 }
 
 // lines of a row's table.
@@ -167,7 +178,7 @@ func (row *ComparedRow) measuredLines() []line {
 			for k, r := range row.Results {
 				m[k] = r.measured(i, node)
 				if m[k] != nil && head == "" {
-					head = fmt.Sprintf("step %d, %s at %s%s", i+1, count(m[k].Packets, "packet"), node, r.Steps[i].Shape)
+					head = fmt.Sprintf("%s, %s at %s%s", r.stepName(i), count(m[k].Packets, "packet"), node, r.Steps[i].Shape)
 				}
 			}
 			lines := nodeLines(m)
