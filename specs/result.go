@@ -55,7 +55,7 @@ type Result struct {
 type StepResult struct {
 	// Variant of the network in which it was done, of a case with costs.
 	Variant string `json:",omitempty"`
-	About string `json:",omitempty"`
+	About   string `json:",omitempty"`
 	// Did is the command or what was sent.
 	Did string
 	// Shape is how the frames were to reach the node, where the step says so:
