@@ -64,7 +64,7 @@ func compile(config *Config) (*Forwarder, error) {
 	c.compileRules()
 	for i := range config.Routes {
 		if err := c.compileRoute(&config.Routes[i]); err != nil {
-			c.fail("route %s: %w", config.Routes[i].To, err)
+			c.errs = append(c.errs, &RouteError{Index: i, To: config.Routes[i].To, Err: err})
 		}
 	}
 	c.resolveTables()
@@ -74,6 +74,17 @@ func compile(config *Config) (*Forwarder, error) {
 	}
 	return c.Forwarder, nil
 }
+
+// RouteError is what is wrong with a route of a Config.
+type RouteError struct {
+	Index int // in Config.Routes
+	To    netip.Prefix
+	Err   error
+}
+
+func (e *RouteError) Error() string { return fmt.Sprintf("route %s: %v", e.To, e.Err) }
+
+func (e *RouteError) Unwrap() error { return e.Err }
 
 func (c *compiler) device(name, whose string) *device {
 	d := c.byName[name]

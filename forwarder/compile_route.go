@@ -103,6 +103,9 @@ func (c *compiler) compileDst(r *Route) (*dst, error) {
 		return nil, err
 	}
 	if r.Encap == nil && r.Local == nil {
+		if _, vrf := c.vrfs[r.Dev]; vrf {
+			return nil, fmt.Errorf("it leads into VRF %s: the forwarder takes no packet from one table to another but by a rule or a segment", r.Dev)
+		}
 		if dev == nil {
 			return nil, errors.New("it leads to no device")
 		}

@@ -45,15 +45,8 @@ func (c *Case) suits() error {
 		n := c.Topology.Nodes[node]
 		return n != nil && n.Forwards()
 	}
-	any := false
-	for name, n := range c.Topology.Nodes {
-		if !n.Forwards() {
-			continue
-		}
-		any = true
-		if _, err := dataplane.Config(c.Topology, name); err != nil {
-			return &unsuitedError{err.Error()}
-		}
+	if err := dataplane.Check(c.Topology); err != nil {
+		return &unsuitedError{err.Error()}
 	}
 	for i, s := range c.steps {
 		switch {
@@ -66,7 +59,7 @@ func (c *Case) suits() error {
 		}
 	}
 	for _, name := range c.File.Requires {
-		if any && strings.HasPrefix(name, "probe") {
+		if Forwarders(c.Topology) && strings.HasPrefix(name, "probe") {
 			return &unsuitedError{"the case observes the kernel"}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"seg6lab/lab/topology"
 	"seg6lab/lab/topology/strictyaml"
+	"seg6lab/specs/dataplane"
 	"seg6lab/topologies"
 )
 
@@ -288,7 +289,10 @@ func (c *Case) vary(from source) error {
 func Validate(name string) error {
 	_, err := LoadFile(name)
 	if errors.Is(err, errNoCase) {
-		_, err = topology.DecodeFile(name)
+		var t *topology.Topology
+		if t, err = topology.DecodeFile(name); err == nil {
+			err = dataplane.Check(t)
+		}
 	}
 	return err
 }
@@ -301,7 +305,10 @@ func LoadTopology(ref string) (*topology.Topology, error) {
 			err = fmt.Errorf("there is no topology %q; did you mean the file %s.yaml?", ref, ref)
 		}
 	}
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	return t, dataplane.Check(t)
 }
 
 // loadTopology is LoadTopology for a reference in a file. It tells the file that

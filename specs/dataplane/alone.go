@@ -37,7 +37,18 @@ func LoadNode(path string) (*topology.Node, error) {
 	for i, dev := range Devices(n) {
 		world.Links = append(world.Links, &topology.Link{Ends: [2]topology.End{{Node: "node", Dev: dev}, {Node: "world", Dev: fmt.Sprintf("eth%d", i)}}})
 	}
-	return n, world.Validate()
+	if err := world.Validate(); err != nil {
+		return nil, err
+	}
+	var devices []forwarder.Device
+	for _, name := range Devices(n) {
+		devices = append(devices, forwarder.Device{Name: name})
+	}
+	c, err := config(n, devices, nil)
+	if m := mistakes(n, c, err); len(m) > 0 {
+		return nil, strictyaml.Sort(m)
+	}
+	return n, nil
 }
 
 // Devices are the devices that a node has by its addresses, its routes and its
