@@ -43,6 +43,9 @@ func (c *Case) Requirements() []string {
 	names := append(lab.Requires(c.Topology), c.File.Requires...)
 	if c.File.Cost != nil {
 		names = append(names, featureCost)
+		if c.File.Cost.Function != "" {
+			names = append(names, featureFentry)
+		}
 	}
 	for _, v := range c.varied {
 		names = append(names, lab.Requires(v.Topology)...)

@@ -19,6 +19,7 @@ import (
 	"seg6lab/lab/feature"
 	"seg6lab/lab/headroom"
 	"seg6lab/lab/port"
+	"seg6lab/lab/probe"
 	"seg6lab/lab/topology"
 	"seg6lab/specs/dataplane"
 	"seg6lab/traffic"
@@ -112,7 +113,7 @@ func Run(ctx context.Context, c *Case, opts Options) *Result {
 	case errors.As(err, &notMet):
 		r.Verdict = Failed
 	case errors.As(err, &missing), errors.As(err, &unsuited), errors.Is(err, lab.ErrNotRoot),
-		errors.As(err, &noPort), errors.As(err, &refused), errors.As(err, &inUse):
+		errors.As(err, &noPort), errors.As(err, &refused), errors.As(err, &inUse), errors.Is(err, probe.ErrUnsupported):
 		r.Verdict = Unsupported
 	default:
 		r.Verdict = Broken

@@ -33,7 +33,7 @@ const (
 func TimeCalls(function string) (*Calls, error) {
 	c := &Calls{function: function}
 	if err := c.attach(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: time %s: %w", ErrUnsupported, function, err), c.Close())
+		return nil, errors.Join(fmt.Errorf("%w: calls of %s cannot be timed: %w", ErrUnsupported, function, err), c.Close())
 	}
 	return c, nil
 }
