@@ -134,7 +134,7 @@ func (v *VariantCost) count(ctx context.Context, l *lab.Lab, c *Case, packets in
 			if _, err := counted(ctx, l, s, packets, send); err != nil {
 				return 0, err
 			}
-			return medianCall(calls)
+			return medianCall(calls, function)
 		}
 	}
 	collect := debug.SetGCPercent(-1)
@@ -233,13 +233,13 @@ func counted(ctx context.Context, l *lab.Lab, s step, packets int, send func() e
 }
 
 // medianCall is of the calls since it was last asked.
-func medianCall(calls *probe.Calls) (float64, error) {
+func medianCall(calls *probe.Calls, function string) (float64, error) {
 	ns, err := calls.Take()
 	if err != nil {
 		return 0, err
 	}
 	if len(ns) == 0 {
-		return 0, errors.New("the packets came without a call of the function whose calls are counted")
+		return 0, notMet("all packets came, and %s was never called", function)
 	}
 	all := make([]float64, len(ns))
 	for i, n := range ns {
