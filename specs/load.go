@@ -101,7 +101,7 @@ func find(arg string) ([]*Case, error) {
 	case err == nil:
 		return LoadFile(arg)
 	case isPath(arg):
-		return nil, fmt.Errorf("there is no case in %s: %w", arg, errors.Unwrap(err))
+		return nil, fmt.Errorf("there is no case: %w", err)
 	}
 	file, _, _ := strings.Cut(arg, "/")
 	all, names, err := shippedNamed(func(name string) bool {
@@ -324,7 +324,7 @@ func loadTopology(ref, in string, from source) (t *topology.Topology, files []st
 	}
 	src, err := from.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("there is no topology in %s: %w", name, fs.ErrNotExist)
+		return nil, nil, fmt.Errorf("there is no topology: %w", err)
 	}
 	if err != nil {
 		return nil, nil, err

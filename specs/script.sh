@@ -7,13 +7,13 @@ id="s6-$$" # begins the name of every namespace
 nodes=
 result=skip
 why=
-last= # command of ip or tc
+ran= # the last command of ip or tc
 
 # finish takes all down, whatever has happened, and says what came of it.
 finish() {
 	trap - EXIT HUP INT TERM
 	set +e
-	: "${why:=a command failed, as above, the last was: $(printf %.160s "$last")}"
+	: "${why:=a command failed, as above, the last was: $(printf %.160s "$ran")}"
 	for one in $nodes; do ip netns del "$id-$one"; done 2>/dev/null
 	if [ -n "${trace:-}" ]; then
 		echo nop >"$trace/current_tracer"
@@ -44,8 +44,8 @@ esac
 # Caches of the kernel are per CPU.
 ! command -v taskset >/dev/null || taskset -cp 0 $$ >/dev/null
 
-ip() { last="ip $*"; command ip "$@"; }
-tc() { last="tc $*"; command tc "$@"; }
+ip() { ran="ip $*"; command ip "$@"; }
+tc() { ran="tc $*"; command tc "$@"; }
 
 # on NODE COMMAND...
 on() { at="$id-$1"; shift; ip netns exec "$at" "$@"; }
