@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"seg6lab/lab"
+	"seg6lab/specs/dataplane"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -19,7 +20,8 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status [NODE...]",
 		Short: "Show what the kernel has: devices, seg6 settings, routes",
 		Long: `Reads devices, tunnel source, HMAC keys, rules and routes of the lab's nodes
-back from the kernel and prints them in iproute2's words.`,
+back from the kernel and prints them in iproute2's words. The forwarder of a node
+says by what ports it forwards, what it dropped and what came to its segments.`,
 		Example: `  seg6lab status
   seg6lab status --lab l2vpn pe1 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,7 +33,7 @@ back from the kernel and prints them in iproute2's words.`,
 			if len(args) == 0 {
 				args = slices.Sorted(maps.Keys(l.Nodes))
 			}
-			var nodes []*lab.Status
+			var nodes []nodeStatus
 			for _, name := range args {
 				node, err := l.Node(name)
 				if err != nil {
@@ -41,7 +43,11 @@ back from the kernel and prints them in iproute2's words.`,
 				if err != nil {
 					return err
 				}
-				nodes = append(nodes, s)
+				f, err := dataplane.ReadStatus(node)
+				if err != nil {
+					return err
+				}
+				nodes = append(nodes, nodeStatus{s, f})
 			}
 			if asJSON {
 				return printJSON(cmd, nodes)
@@ -58,7 +64,13 @@ back from the kernel and prints them in iproute2's words.`,
 	return cmd
 }
 
-func printStatus(w io.Writer, s *lab.Status) {
+// nodeStatus is what the kernel says of a node, and its forwarder if it has one.
+type nodeStatus struct {
+	*lab.Status
+	Forwarder *dataplane.Status `json:",omitempty"`
+}
+
+func printStatus(w io.Writer, s nodeStatus) {
 	fmt.Fprintf(w, "%s (netns %s)\n", s.Node, s.Netns)
 	for _, d := range s.Devices {
 		fmt.Fprintf(w, "  %s %s %s mtu %d", d.Name, d.Kind, d.State, d.MTU)
@@ -77,5 +89,16 @@ func printStatus(w io.Writer, s *lab.Status) {
 		for _, line := range group {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
+	}
+	f := s.Forwarder
+	if f == nil {
+		return
+	}
+	fmt.Fprintf(w, "  forwarding on %s\n", strings.Join(f.Ports, ", "))
+	for _, sid := range f.SIDs {
+		fmt.Fprintf(w, "  %s %s packets %d bytes %d errors %d\n", sid.To, sid.Action, sid.Packets, sid.Bytes, sid.Errors)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(f.Drops)) {
+		fmt.Fprintf(w, "  dropped %d: %s\n", f.Drops[reason], reason)
 	}
 }

@@ -110,20 +110,20 @@ func RunAlone(ctx context.Context, n *topology.Node, means Means, started func(p
 	if err != nil {
 		return err
 	}
-	return run(ctx, c, means, started)
+	return run(ctx, c, means, started, false)
 }
 
-// RunNode is RunAlone for a node of a topology, in whose namespace the calling
-// thread is.
+// RunNode is RunAlone for a node of a topology, in whose namespace this process
+// is. It answers ReadStatus.
 func RunNode(ctx context.Context, t *topology.Topology, name string, means Means, started func(ports []string)) error {
 	c, err := Config(t, name)
 	if err != nil {
 		return err
 	}
-	return run(ctx, c, means, started)
+	return run(ctx, c, means, started, true)
 }
 
-func run(ctx context.Context, c forwarder.Config, means Means, started func(ports []string)) error {
+func run(ctx context.Context, c forwarder.Config, means Means, started func(ports []string), status bool) error {
 	c.CPUs = means.CPUs
 	f, err := forwarder.New(c)
 	if err != nil {
@@ -136,6 +136,13 @@ func run(ctx context.Context, c forwarder.Config, means Means, started func(port
 	var names []string
 	for _, p := range ports {
 		names = append(names, p.String())
+	}
+	if status {
+		s, err := serveStatus(func() Status { return statusOf(f, c, names) })
+		if err != nil {
+			return err
+		}
+		defer s.Close()
 	}
 	started(names)
 	return f.Run(ctx, ports)
