@@ -18,9 +18,9 @@ type meansFlags struct {
 	cpus  []int
 }
 
-func (f *meansFlags) add(cmd *cobra.Command, kinds, cpus string) {
+func (f *meansFlags) add(cmd *cobra.Command, kinds, cpus string, tried ...string) {
 	known := []string{string(port.XDPNative), string(port.XDPGeneric), string(port.Packet)}
-	cmd.Flags().StringSliceVar(&f.kinds, kinds, []string{string(port.Packet)}, "kinds of port to try in order: "+strings.Join(known, ", "))
+	cmd.Flags().StringSliceVar(&f.kinds, kinds, tried, "kinds of port to try in order: "+strings.Join(known, ", "))
 	cmd.Flags().IntSliceVar(&f.cpus, cpus, nil, "CPUs for the threads of a forwarder, one for each queue of each device in turn")
 }
 
@@ -53,9 +53,10 @@ At the other end of a veth pair segmentation must not be left to the device
 (ethtool -K DEV tso off gso off), nor, with AF_XDP, which does not tell of them,
 checksums (ethtool -K DEV tx off).
 
-With xdp-native or xdp-generic, every receive queue of a device has a socket and a
-thread of its own, and frames are not copied where the driver can do without. It
-prints which it is. A case's captures, and tcpdump, do not see what AF_XDP takes.`,
+Without --port, hardware that the kernel has no address on is tried by AF_XDP first,
+everything else is a packet socket. With xdp-native or xdp-generic, every receive
+queue of a device has a socket and a thread of its own, and frames are not copied
+where the driver can do without. It prints which it is. A case's captures, and tcpdump, do not see what AF_XDP takes.`,
 		Example: `  seg6lab forward router.yaml
   seg6lab forward router.yaml --port xdp-native,xdp-generic,packet --cpus 2,3`,
 		Args: args(cobra.ExactArgs(1)),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"seg6lab/forwarder/port"
 	"seg6lab/lab"
 	"seg6lab/specs"
 	"seg6lab/specs/dataplane"
@@ -88,7 +89,7 @@ outside equipment, and the node at its other end is not built.`,
 		},
 	}
 	ports.add(cmd)
-	means.add(cmd, "forwarder-port", "forwarder-cpus")
+	means.add(cmd, "forwarder-port", "forwarder-cpus", string(port.Packet))
 	cmd.Flags().StringVar(&name, "name", "", "name of the lab (default: that of the topology)")
 	return cmd
 }

@@ -9,8 +9,12 @@ package port
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"slices"
 
 	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
 )
 
 // ErrStopped is what Receive returns after Stop.
@@ -62,6 +66,43 @@ const (
 	TAP        Kind = "tap"
 )
 
+// Choose is what a device of the namespace that the calling thread is in is tried as
+// when nobody says. Hardware is tried by AF_XDP first, which takes all frames away from
+// the kernel, unless the kernel has an address there. A virtual device's frames can
+// have checksums yet to be computed, which AF_XDP does not tell of, and captures on it
+// are to see all: it is a packet socket.
+func Choose(device string) []Kind {
+	if hardware(device) && !addressed(device) {
+		return []Kind{XDPNative, XDPGeneric, Packet}
+	}
+	return []Kind{Packet}
+}
+
+// hardware tells whether a device is on a bus.
+func hardware(device string) bool {
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return false
+	}
+	defer tool.Close()
+	bus, err := tool.BusInfo(device)
+	return err == nil && bus != ""
+}
+
+// addressed tells whether the kernel has an address on a device, other than the one
+// that it gives itself.
+func addressed(device string) bool {
+	dev, err := net.InterfaceByName(device)
+	if err != nil {
+		return false
+	}
+	addrs, err := dev.Addrs()
+	return err != nil || slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err != nil || !p.Addr().IsLinkLocalUnicast()
+	})
+}
+
 // kinds opens each of them.
 var kinds = map[Kind]func(device string) (Port, error){
 	XDPNative:  func(device string) (Port, error) { return openXDP(device, "native", link.XDPDriverMode) },
@@ -71,10 +112,10 @@ var kinds = map[Kind]func(device string) (Port, error){
 }
 
 // Open opens a device of the namespace that the calling thread is in: the
-// first of the kinds that works, Packet when none is named.
+// first of the kinds that works, those of Choose when none is named.
 func Open(device string, try ...Kind) (Port, error) {
 	if len(try) == 0 {
-		try = []Kind{Packet}
+		try = Choose(device)
 	}
 	var errs []error
 	for _, kind := range try {

@@ -86,7 +86,7 @@ func Devices(n *topology.Node) []string {
 
 // Means are what a forwarder of its own forwards with.
 type Means struct {
-	// Kinds of port to try in order, packet sockets when empty.
+	// Kinds of port to try in order, those of port.Choose when empty.
 	Kinds []port.Kind
 	// CPUs are those of forwarder.Config.
 	CPUs []int

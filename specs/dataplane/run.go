@@ -69,7 +69,7 @@ func open(l *lab.Lab, t *topology.Topology, name string) (_ *forwarder.Forwarder
 		return nil, nil, err
 	}
 	err = node.Do(func() (err error) {
-		ports, err = openPorts(c)
+		ports, err = openPorts(c, port.Packet)
 		return err
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func open(l *lab.Lab, t *topology.Topology, name string) (_ *forwarder.Forwarder
 }
 
 // openPorts opens the devices of the namespace that the calling thread is in,
-// in the order of the forwarder's port numbers.
+// in the order of the forwarder's port numbers. Without kinds the port chooses.
 func openPorts(c forwarder.Config, kinds ...port.Kind) (ports []port.Port, err error) {
 	for _, d := range c.Devices {
 		if d.Link != "" || d.Dummy {

@@ -440,6 +440,19 @@ func TestInterrupts(t *testing.T) {
 	}
 }
 
+// TestForwardTakesHardware: the forwarder alone takes hardware by AF_XDP, unless the
+// kernel has an address there, and says so.
+func TestForwardTakesHardware(t *testing.T) {
+	needEvery(t)
+	g := boot(t, cloudKernel, "virtio-net-pci")
+	g.sh("for d in eth0 eth1; do ip addr flush dev $d; ip link set $d up; done; ip addr add 2001:db8:5::1/64 dev eth1 nodad")
+	g.sh("cat >/tmp/router.yaml <<'END'\nsysctls: {net.ipv6.conf.all.forwarding: 1}\naddresses: {eth0: [\"2001:db8:1::1/64\"], eth1: [\"2001:db8:2::1/64\"]}\nEND")
+	out, _ := g.exec("timeout", "-s", "INT", "3", program, "forward", "/tmp/router.yaml")
+	if want := "forwarding on AF_XDP generic eth0 (copy, 1 queue), AF_PACKET eth1\n"; out != want && out != strings.Replace(want, "generic", "native", 1) {
+		t.Errorf("said %q, want %q", out, want)
+	}
+}
+
 // TestOutside: one end of the router is a veth, the other a port that leads to
 // equipment outside of the lab, here a lab of its own.
 func TestOutside(t *testing.T) {
