@@ -121,6 +121,7 @@ func (b *builder) node(ctx context.Context, n *Node, t *topology.Node) error {
 	ready := func() error { return c.ready(ctx, timeout) }
 	steps := []func() error{
 		c.devices,
+		c.mtus,
 		c.offloads,
 		func() error { return setSysctls(t.Sysctls, true) },
 		c.addresses,
@@ -132,7 +133,7 @@ func (b *builder) node(ctx context.Context, n *Node, t *topology.Node) error {
 		c.netem,
 	}
 	if t.Forwards() {
-		steps = []func() error{c.linkDevices, c.offloads, ready}
+		steps = []func() error{c.linkDevices, c.mtus, c.offloads, ready}
 	}
 	err := n.Do(func() error {
 		for _, step := range steps {
@@ -239,6 +240,23 @@ func (c *configurator) devices() error {
 			if err != nil {
 				return fmt.Errorf("device %s: set master %s: %w", dev, master, err)
 			}
+		}
+	}
+	return nil
+}
+
+// mtus sets those of single devices. Of a forwarder's own devices the kernel has none.
+func (c *configurator) mtus() error {
+	for _, dev := range slices.Sorted(maps.Keys(c.topology.MTU)) {
+		i, err := c.dev(dev)
+		if err != nil && c.topology.Forwards() {
+			continue
+		}
+		if err == nil {
+			err = here.LinkSetMTU(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: i}}, c.topology.MTU[dev])
+		}
+		if err != nil {
+			return fmt.Errorf("device %s: set MTU %d: %w", dev, c.topology.MTU[dev], err)
 		}
 	}
 	return nil

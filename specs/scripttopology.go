@@ -112,6 +112,9 @@ func (s *scripter) node(name string, n *topology.Node, neighbours []topology.Nei
 			ip("link set dev %s master %s", slave, dev)
 		}
 	}
+	for _, dev := range sortedKeys(n.MTU) {
+		ip("link set dev %s mtu %d", dev, n.MTU[dev])
+	}
 	if len(n.Offloads) > 0 {
 		s.refuse(n.KeyAt("offloads"), "node %s: offloads, which are ethtool's", name)
 	}

@@ -93,6 +93,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"three ends":         "name: x\nnodes: {a: }\nlinks: [[a:x, a:y, a:z]]\n",
 		"end":                "name: x\nnodes: {a: }\nlinks: [[a:x, a]]\n",
 		"mtu":                "name: x\nnodes: {a: }\nlinks: [{ends: [a:x, a:y], mtu: 40}]\n",
+		"mtu of an end":      withNode("{mtu: {in: 40}}"),
 		"port by number":     withPorts("{r:in: {index: 2}}"),
 		"port's MAC":         withPorts(`{r:in: {mac: "52:54"}}`),
 		"ports as list":      withPorts("[r:in]"),

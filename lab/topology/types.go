@@ -68,6 +68,8 @@ type Node struct {
 	Dummies []string `yaml:"dummies,omitempty"`
 	// IFBs are names of intermediate functional block devices.
 	IFBs []string `yaml:"ifbs,omitempty"`
+	// MTU by device name, in bytes: of this end alone, where that of a link is of both.
+	MTU map[string]int `yaml:"mtu,omitempty" jsonschema:"minimum=68,maximum=65535"`
 	// Addresses by device name, each with its prefix length. IPv6 addresses
 	// are added without duplicate address detection. "lo" is a device too.
 	Addresses map[string][]netip.Prefix `yaml:"addresses,omitempty"`

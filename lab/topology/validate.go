@@ -416,6 +416,10 @@ func (n *node) impairments() {
 			n.fail(q.ValueAt("jitter"), path+".jitter", "needs a delay to vary")
 		}
 	}
+	for _, dev := range slices.Sorted(maps.Keys(n.MTU)) {
+		at := "mtu." + dev
+		n.needs(n.KeyAt(at), n.path+"."+at, dev)
+	}
 	for _, dev := range slices.Sorted(maps.Keys(n.Offloads)) {
 		at := "offloads." + dev
 		n.needs(n.KeyAt(at), n.path+"."+at, dev)

@@ -77,6 +77,8 @@ func TestNodeErrors(t *testing.T) {
 		{"HMAC key twice", `{seg6: {hmac: [{id: 1, algorithm: sha1, secret: x}, {id: 1, algorithm: sha256, secret: y}]}}`, `nodes.r.seg6.hmac[1].id: the key 1 is given twice, first on line 4`},
 		{"HMAC algorithm", `{seg6: {hmac: [{id: 1, algorithm: md5, secret: x}]}}`, `nodes.r.seg6.hmac[0].algorithm: "md5" is not known: expected sha1 or sha256`},
 		{"HMAC secret", `{seg6: {hmac: [{id: 1, algorithm: sha1, secret: ` + strings.Repeat("x", 65) + `}]}}`, `nodes.r.seg6.hmac[0].secret: has 65 bytes: the kernel takes at most 64`},
+		{"mtu of no device", `{mtu: {outt: 1400}}`, `nodes.r.mtu.outt: nodes.r has no device "outt"; did you mean "out"?`},
+		{"mtu", `{mtu: {out: 67}}`, `nodes.r.mtu.out: 67 is out of range: expected a whole number from 68 to 65535`},
 		{"netem jitter alone", `{netem: {out: {jitter: 1ms}}}`, `nodes.r.netem.out.jitter: needs a delay to vary`},
 		{"netem loss", `{netem: {out: {loss: 101}}}`, `nodes.r.netem.out.loss: 101 is out of range: expected a number from 0 to 100`},
 		{"netem delay", `{netem: {out: {delay: 10}}}`, `nodes.r.netem.out.delay: "10" is not a duration: expected a number with a unit, such as 10ms`},
@@ -208,7 +210,7 @@ func TestGoTopology(t *testing.T) {
 nodes.a.vrfs.blue.table: 0 is out of range: expected a whole number from 1 to 4294967295
 nodes.a.routes[0].to: is missing: expected one word
 nodes.a.routes[1].encap.seg6.mode: "encaps" is not known: expected inline, encap, encap.red, l2encap or l2encap.red; did you mean "encap"?
-nodes.b: is missing: expected a mapping with the keys ` + "dataplane, quirks, sysctls, seg6, vrfs, vlans, bridges, dummies, ifbs, addresses, neighbours, rules, routes, offloads, netem, run" + `
+nodes.b: is missing: expected a mapping with the keys ` + "dataplane, quirks, sysctls, seg6, vrfs, vlans, bridges, dummies, ifbs, mtu, addresses, neighbours, rules, routes, offloads, netem, run" + `
 links[0].ends[1]: is missing: expected one word
 links[0].mtu: 67 is out of range: expected a whole number from 68 to 65535`
 	if err := topo.Validate(); err == nil || err.Error() != want {

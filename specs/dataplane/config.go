@@ -48,6 +48,11 @@ func config(n *topology.Node, devices []forwarder.Device, neighbours []topology.
 	for _, dev := range n.Dummies {
 		c.Devices = append(c.Devices, forwarder.Device{Name: dev, Dummy: true})
 	}
+	for i, d := range c.Devices {
+		if mtu := n.MTU[d.Name]; mtu != 0 {
+			c.Devices[i].MTU = mtu
+		}
+	}
 	vlans, err := vlanDevices(n, c.Devices)
 	if err != nil {
 		return c, err
@@ -105,8 +110,12 @@ func vlanDevices(n *topology.Node, have []forwarder.Device) (vlans []forwarder.D
 			if i < 0 {
 				return false
 			}
+			mtu := all[i].MTU
+			if own := n.MTU[name]; own != 0 {
+				mtu = own
+			}
 			vlans = append(vlans, forwarder.Device{
-				Name: name, MAC: all[i].MAC, MTU: all[i].MTU, Link: v.Link, VLAN: v.ID, Protocol: v.EtherType(),
+				Name: name, MAC: all[i].MAC, MTU: mtu, Link: v.Link, VLAN: v.ID, Protocol: v.EtherType(),
 				KeepTag: v.ReorderHdr != nil && !*v.ReorderHdr,
 			})
 			return true

@@ -32,6 +32,10 @@ var texts = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[map[string]string](): {Type: "object", AdditionalProperties: &jsonschema.Schema{
 		AnyOf: []*jsonschema.Schema{{Type: "string"}, {Type: "integer"}},
 	}},
+	// The only one is of MTUs: a tag does not reach what a map holds.
+	reflect.TypeFor[map[string]int](): {Type: "object", AdditionalProperties: &jsonschema.Schema{
+		Type: "integer", Minimum: "68", Maximum: "65535",
+	}},
 	reflect.TypeFor[bool](): {AnyOf: []*jsonschema.Schema{
 		{Type: "boolean"},
 		{Type: "string", Enum: []any{"on", "off", "yes", "no"}},
