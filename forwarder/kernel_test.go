@@ -280,48 +280,6 @@ func (n *namespace) addRule(r forwarder.Rule) {
 	n.check(n.RuleAdd(rule), "rule %d", r.Priority)
 }
 
-// counters are those of the SIDs, by the prefix of their routes.
-func (n *namespace) counters() map[string]forwarder.Counters {
-	n.t.Helper()
-	all := map[string]forwarder.Counters{}
-	n.do(func() error {
-		r := nl.NewNetlinkRequest(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
-		r.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET6}})
-		messages, err := r.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE)
-		if err != nil {
-			return fmt.Errorf("dump routes: %w", err)
-		}
-		for _, m := range messages {
-			route := attributes(m[unix.SizeofRtMsg:])
-			values := attributes(attributes(route[unix.RTA_ENCAP])[10])
-			if len(values) == 0 {
-				continue
-			}
-			to, _ := netip.AddrFromSlice(route[unix.RTA_DST])
-			all[netip.PrefixFrom(to, int(m[1])).String()] = forwarder.Counters{
-				Packets: binary.NativeEndian.Uint64(values[2]),
-				Bytes:   binary.NativeEndian.Uint64(values[3]),
-				Errors:  binary.NativeEndian.Uint64(values[4]),
-			}
-		}
-		return nil
-	})
-	return all
-}
-
-// attributes are netlink attributes by type, without the flag for nested ones.
-func attributes(b []byte) map[uint16][]byte {
-	all := map[uint16][]byte{}
-	list, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return all
-	}
-	for _, a := range list {
-		all[a.Attr.Type&^unix.NLA_F_NESTED] = a.Value
-	}
-	return all
-}
-
 // srh is the SRH of a route as iproute2 sends it.
 func (n *namespace) srh(e *forwarder.Encap, inline bool) []byte {
 	n.t.Helper()

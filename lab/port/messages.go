@@ -29,10 +29,6 @@ const indexAt = 4
 const sizeofTcMsg = 20
 
 // withIndex is the message for a device of another index.
-func (i Item) withIndex(was, now int) []byte {
-	return withIndex(i.Message, was, now)
-}
-
 func withIndex(message []byte, was, now int) []byte {
 	m := slices.Clone(message)
 	if int(native.Uint32(m[indexAt:])) == was {
