@@ -251,35 +251,3 @@ func (t *Trace) Seg6Packets(node string) []*Packet {
 	}
 	return out
 }
-
-// A Summary adds up what happened to packets.
-type Summary struct {
-	Packets    int
-	Expansions map[Attribution]int
-	PerPacket  map[int]int // packets by their number of expansions
-	Copied     int         // bytes; what is Unknown counts as 0
-	Zeroed     int         // bytes; what is Unknown counts as 0
-	Pulls      int
-	Drops      map[string]int // by reason
-}
-
-// Summarise adds up what happened to packets.
-func Summarise(packets []*Packet) Summary {
-	s := Summary{Packets: len(packets), Expansions: map[Attribution]int{}, PerPacket: map[int]int{}, Drops: map[string]int{}}
-	for _, p := range packets {
-		s.PerPacket[p.Calls("pskb_expand_head", Anywhere)]++
-		for _, e := range p.Events {
-			switch e.Kind {
-			case Expand:
-				s.Expansions[e.Expansion.Attribution]++
-				s.Copied += max(e.Expansion.Copied, 0)
-				s.Zeroed += max(e.Expansion.Zeroed, 0)
-			case Pull:
-				s.Pulls++
-			case Drop:
-				s.Drops[e.Reason]++
-			}
-		}
-	}
-	return s
-}
