@@ -271,17 +271,3 @@ func TestSeg6(t *testing.T) {
 		t.Error("a packet with another destination does not count as encapsulated")
 	}
 }
-
-func TestParseWithin(t *testing.T) {
-	for _, s := range []string{"", "seg6", "direct-l2", "cow-header", "cow-link-layer", "other-seg6", "outside"} {
-		if w, err := ParseWithin(s); err != nil || string(w) != s {
-			t.Errorf("ParseWithin(%q) = %q, %v", s, w, err)
-		}
-	}
-	if _, err := ParseWithin("l2"); err == nil {
-		t.Error(`ParseWithin("l2") succeeded`)
-	}
-	if Seg6.Holds(Outside) || !Seg6.Holds(CowHeader) || !Anywhere.Holds(Outside) || Within(DirectL2).Holds(CowHeader) {
-		t.Error("holds")
-	}
-}

@@ -1,7 +1,5 @@
 package probe
 
-import "fmt"
-
 // A Kind is what an event reports.
 type Kind string
 
@@ -130,15 +128,6 @@ func (w Within) Holds(a Attribution) bool {
 		return a != Outside
 	}
 	return Attribution(w) == a
-}
-
-// ParseWithin reads "", "seg6", or the name of an attribution.
-func ParseWithin(s string) (Within, error) {
-	switch Within(s) {
-	case Anywhere, Seg6, Within(DirectL2), Within(CowHeader), Within(CowLinkLayer), Within(OtherSeg6), Within(Outside):
-		return Within(s), nil
-	}
-	return "", fmt.Errorf("within %q: want seg6, %s, %s, %s, %s or %s", s, DirectL2, CowHeader, CowLinkLayer, OtherSeg6, Outside)
 }
 
 // entries are the functions by which a packet enters seg6, in every mode of an
