@@ -64,7 +64,7 @@ func (m *Missing) Remedy() string {
 	if m.Since != "" {
 		kernel = "take Linux " + m.Since + " or later with " + m.Config
 	}
-	options = append(options, kernel, "or run in a guest (--place vm)")
+	options = append(options, kernel, "or a guest with such a kernel (--kernel)")
 	return strings.Join(options, ", ")
 }
 

@@ -201,7 +201,7 @@ func TestOutcomes(t *testing.T) {
 		t.Errorf("Probe of a missing feature: %v", err)
 	}
 	want := "test.missing: this kernel lacks a test: modprobe test, take Linux 9.9 or later with CONFIG_TEST, " +
-		"or run in a guest (--place vm): try it: no such thing"
+		"or a guest with such a kernel (--kernel): try it: no such thing"
 	if err.Error() != want {
 		t.Errorf("message\n%s, want\n%s", err, want)
 	}
