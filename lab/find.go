@@ -47,6 +47,8 @@ func Find() ([]Found, error) {
 			h.Close()
 		} else if !isStub(e.Name()) {
 			continue // a namespace of somebody else's
+		} else {
+			m = stubMark(e.Name())
 		}
 		l := labs[name]
 		if l == nil {
@@ -71,6 +73,15 @@ func isStub(name string) bool {
 	var fs unix.Statfs_t
 	err := unix.Statfs(filepath.Join(netnsDir, name), &fs)
 	return err == nil && fs.Type != unix.NSFS_MAGIC
+}
+
+// stubMark says whose a stub is. It is empty where that was not written down yet.
+func stubMark(name string) (m mark) {
+	b, err := os.ReadFile(filepath.Join(netnsDir, name))
+	if err == nil {
+		m, _ = parseMark(string(b))
+	}
+	return m
 }
 
 // Open returns a lab that is up.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -190,6 +191,38 @@ func TestDownIsIdempotentAndEndsProcesses(t *testing.T) {
 	}
 	if err := Down(l.Name); err == nil {
 		t.Error("Down of a lab that is not there: no error")
+	}
+}
+
+// TestSweepRemovesClaims: a name that a process had claimed before it died, and that no
+// namespace was mounted on yet, is free again, and that of one that lives is not touched.
+func TestSweepRemovesClaims(t *testing.T) {
+	needRoot(t)
+	if err := prepareNetnsDir(); err != nil {
+		t.Fatal(err)
+	}
+	self, err := findProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := process{pid: self.pid, start: self.start + 1}
+	left := map[process]bool{dead: false, self: true}
+	for owner := range left {
+		m := mark{lab: testName(fmt.Sprint(owner.start)), node: "a", owner: owner}
+		path := filepath.Join(netnsDir, netnsName(m.lab, m.node))
+		if err := os.WriteFile(path, []byte(m.String()), 0o444); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(path)
+	}
+	if _, err := Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	for owner, want := range left {
+		_, err := os.Stat(filepath.Join(netnsDir, netnsName(testName(fmt.Sprint(owner.start)), "a")))
+		if (err == nil) != want {
+			t.Errorf("claim of %v: %v, want it left: %v", owner, err, want)
+		}
 	}
 }
 

@@ -117,15 +117,20 @@ var here = &netlink.Handle{}
 // a name is never seen without one.
 func createNetns(m mark, f func() (*Node, error)) (*Node, error) {
 	path := filepath.Join(netnsDir, netnsName(m.lab, m.node))
-	// The file is the claim to the name: of two labs of one name, one gets it.
-	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	// The file is the claim to the name: of two labs of one name, one gets it. Until the
+	// namespace hides what it holds, that says whose it is.
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 	if errors.Is(err, os.ErrExist) {
 		return nil, &ExistsError{Lab: m.lab}
 	}
 	if err != nil {
 		return nil, err
 	}
-	file.Close()
+	_, err = file.WriteString(m.String())
+	if err = errors.Join(err, file.Close()); err != nil {
+		os.Remove(path)
+		return nil, err
+	}
 
 	var n *Node
 	err = nsthread.Do(func() error {
